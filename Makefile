@@ -1,0 +1,78 @@
+.DEFAULT_GOAL := help
+SHELL  := /bin/bash
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+ARGS   ?=
+DATA   ?=
+SEED   ?= 1986
+
+PAPER  := B1 B1c L2 L2c L3 L3c B1v2 Post
+OURS   := L3t M3 J3
+ON_DATA := $(if $(DATA),--data.root $(DATA))
+
+.PHONY: help setup test lint table fit sweep report audio-demo faults fuzz bench clean $(PAPER) $(OURS)
+
+help:  ## List the targets
+	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@echo
+	@echo "  DATA=DIR uses a real corpus instead of the embedded twin; ARGS='…' adds options, SEED=1986 sets the seed."
+
+# The environment is made once, and again only when what it is made from changes.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[audio,report,dev]'
+	@touch $@
+
+setup: $(READY)  ## Create the environment in .venv
+
+test: $(READY)  ## Run all tests
+	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile $(ARGS)
+
+lint: $(READY)  ## Check style and types
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+table: $(READY)  ## Table 1: every system, every seed (embedded twin, or DATA=DIR)
+	$(BIN)/lightning table $(ON_DATA) $(ARGS)
+
+fit: L3c  ## Train one seed of L3c, the paper's best system
+
+B1: ## Train and evaluate B1, the sum of raw scores
+B1c: ## Train and evaluate B1c, the sum of calibrated scores
+L2: ## Train and evaluate L2, linear fusion of LLRs
+L2c: ## Train and evaluate L2c, linear fusion of calibrated LLRs
+L3: ## Train and evaluate L3, nonlinear fusion of LLRs
+L3c: ## Train and evaluate L3c, nonlinear fusion of calibrated LLRs
+B1v2: ## Train and evaluate B1v2, ASV score plus CM probability
+Post: ## Train and evaluate Post, product of probabilities
+L3t: ## Train and evaluate L3t (ours), nonlinear fusion of Student-t LLRs
+M3: ## Train and evaluate M3 (ours), nonlinear fusion of multinomial LLRs
+J3: ## Train and evaluate J3 (ours), nonlinear fusion trained jointly
+$(PAPER) $(OURS): %: $(READY)
+	$(BIN)/lightning fit --config configs/$*.yaml --seed_everything $(SEED) $(ON_DATA) $(ARGS)
+
+sweep: $(READY)  ## Run the W&B sweep over systems and seeds (offline when not logged in)
+	$(BIN)/lightning sweep experiments/table1/sweep.yaml $(ARGS)
+
+report: $(READY)  ## HTML report of the results in results/table1
+	$(BIN)/lightning report results/table1 $(ARGS)
+
+audio-demo: $(READY)  ## Audio to results: AUDIO=DIR (ASVspoof 2019 LA layout), CM=AASIST.pth, ASV=ecapa folder
+	@test -n "$(AUDIO)" || { echo "say where the audio is: make audio-demo AUDIO=DIR [CM=FILE] [ASV=DIR]"; exit 2; }
+	$(BIN)/lightning extract --audio $(AUDIO) --out results/audio_demo/embeddings $(if $(CM),--cm $(CM)) $(if $(ASV),--asv $(ASV))
+	$(BIN)/lightning fit --config configs/model/small_corpus.yaml --model.systems '[L3c,B1]' --data.root results/audio_demo/embeddings --data.protocols $(AUDIO) $(ARGS)
+
+faults: $(READY)  ## Kill and resume runs at 200 random moments each
+	$(BIN)/python -m tests.faults.kill_resume --points 200
+
+fuzz: $(READY)  ## Give each reader 10,000 broken files
+	SASV_FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/fuzz
+
+bench: $(READY)  ## Run the benchmarks
+	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:  ## Remove the environment and caches, not results
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,362 @@
+"""Time and memory of the metrics beside plain peers, on the real evaluation scores.
+
+    python benchmarks/bench_metrics.py [--data DIR] [--growth] [--replicates 100] [--repeat 7]
+
+The peers are measured in the same run: the ASVspoof tools' EER and t-EER search and the SASV
+baseline's EER, restated in numpy and scikit-learn; scikit-learn's isotonic regression; the packages
+a-dcf and confidence-intervals. What is scaled up from a smaller measurement says so. Seconds are
+processor time, one thread.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import csv
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from lightning_sasv.metrics.functional import (
+    a_dcf,
+    bootstrap,
+    cllr_decomposition,
+    cllr_min,
+    sasv_eers,
+    t_eer,
+)
+
+Columns = dict[str, np.ndarray]
+CLASSES = {"spoof": 0, "target": 1, "nontarget": 2}
+
+
+def read_scores(folder: Path) -> Columns:
+    """The real evaluation scores."""
+    with (folder / "eval_scores.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    labels = np.array([CLASSES[row["label"]] for row in rows])
+    asv, cm = (np.array([float(row[f"{name}_score"]) for row in rows]) for name in ("asv", "cm"))
+    return {
+        "asv": asv,
+        "cm": cm,
+        "labels": labels,
+        "speaker": np.array([r["speaker"] for r in rows]),
+    }
+
+
+def simulate(size: int, seed: int = 0) -> Columns:
+    """Scores of the shape of the real ones."""
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(3, size, p=[0.6228, 0.0523, 0.3249])
+    asv = np.array([0.52, 0.717, 0.163])[labels]
+    asv += np.array([0.235, 0.109, 0.12])[labels] * rng.standard_normal(size)
+    cm = np.array([-4.2, 8.39, 8.17])[labels]
+    cm += np.array([3.03, 1.26, 1.55])[labels] * rng.standard_normal(size)
+    return {"asv": asv, "cm": cm, "labels": labels, "speaker": rng.integers(0, 48, size)}
+
+
+def load(folder: Path | None) -> tuple[Columns, str]:
+    """Scores and where they are from."""
+    root = Path(__file__).parents[1]
+    shared = Path(os.environ.get("SASV_SHARED", root.parent / "shared")) / "data/sasv2022"
+    place = folder or shared
+    if (place / "eval_scores.csv").is_file():
+        return read_scores(place), "the real evaluation scores"
+    return simulate(102_579), "simulated scores (the real ones are absent)"
+
+
+def seconds(function: Callable[[], object], repeat: int) -> float:
+    """Processor time of the shortest of several runs: other programs' load counts less in it."""
+    times = []
+    for _ in range(repeat):
+        start = time.process_time()
+        function()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def asvspoof_eer(pos: np.ndarray, neg: np.ndarray) -> float:
+    """The ASVspoof tools' rule: a stable sort of all scores, then both curves in full."""
+    labels = np.concatenate([np.ones(pos.size), np.zeros(neg.size)])
+    labels = labels[np.argsort(np.concatenate([pos, neg]), kind="mergesort")]
+    rejected = np.cumsum(labels)
+    frr = np.concatenate([[0], rejected / pos.size])
+    left = neg.size - (np.arange(1, labels.size + 1) - rejected)
+    far = np.concatenate([[1], left / neg.size])
+    at = np.argmin(np.abs(frr - far))
+    return float((frr[at] + far[at]) / 2)
+
+
+def baseline_eer(pos: np.ndarray, neg: np.ndarray) -> float:
+    """The SASV baseline's rule: a root on scikit-learn's interpolated ROC."""
+    from scipy.interpolate import interp1d
+    from scipy.optimize import brentq
+    from sklearn.metrics import roc_curve
+
+    truth = np.concatenate([np.ones(pos.size), np.zeros(neg.size)])
+    fpr, tpr, _ = roc_curve(truth, np.concatenate([pos, neg]))
+    return float(brentq(lambda x: 1.0 - x - interp1d(fpr, tpr)(x), 0.0, 1.0))
+
+
+def isotonic_cllr_min(pos: np.ndarray, neg: np.ndarray) -> float:
+    """Cllr_min through scikit-learn's isotonic regression."""
+    from sklearn.isotonic import IsotonicRegression
+
+    scores = np.concatenate([pos, neg])
+    truth = np.concatenate([np.ones(pos.size), np.zeros(neg.size)])
+    posterior = np.clip(IsotonicRegression().fit_transform(scores, truth), 0, 1)
+    with np.errstate(divide="ignore"):
+        llr = np.log(posterior) - np.log1p(-posterior) - math.log(pos.size / neg.size)
+    losses = np.logaddexp(0, -llr[: pos.size]).mean() + np.logaddexp(0, llr[pos.size :]).mean()
+    return float(losses / 2 / math.log(2))
+
+
+def searched_t_eer(asv: np.ndarray, cm: np.ndarray, labels: np.ndarray, stride: int) -> float:
+    """The reference search: every stride-th ASV threshold against all CM thresholds at ρ = 0.5."""
+
+    def curves(scores: np.ndarray, *classes: np.ndarray) -> list[np.ndarray]:
+        order = np.argsort(scores, kind="mergesort")
+        last = np.append(np.diff(scores[order]) != 0, True)
+        counts = [np.concatenate([[0], np.cumsum(mask[order])[last]]) for mask in classes]
+        return [count / count[-1] for count in counts]
+
+    target, nontarget, spoof = (labels == CLASSES[k] for k in ("target", "nontarget", "spoof"))
+    miss, reject_non, reject_spf = curves(asv, target, nontarget, spoof)
+    miss_cm, reject_cm = curves(cm, target | nontarget, spoof)
+    passed, fa_cm = 1 - miss_cm, 1 - reject_cm
+    best, value = math.inf, math.nan
+    for a in range(0, miss.size, stride):
+        fa_non, fa_spf = 1 - reject_non[a], 1 - reject_spf[a]
+        if miss[a] >= (fa_non + fa_spf) / 2:
+            continue
+        gap = miss_cm + passed * miss[a] - (passed * fa_non + fa_cm * fa_spf) / 2
+        c = np.argmin(np.abs(gap))
+        if not fa_spf or not passed[c]:
+            continue
+        ratio = abs(fa_non / fa_spf - fa_cm[c] / passed[c])
+        if ratio < best:
+            best, value = ratio, fa_cm[c] * fa_spf
+    return float(value)
+
+
+def package_a_dcf(tar: np.ndarray, non: np.ndarray, spf: np.ndarray) -> float:
+    """The a-dcf package's own curve and normalisation."""
+    from a_dcf import a_dcf as peer
+
+    model = peer.CostModel()
+    fa_non, fa_spf, frr, _ = (np.array(x) for x in peer.compute_a_det_curve(tar, non, spf))
+    cost = model.Cmiss * model.Ptrg * frr + model.Cfa_asv * model.Pnontrg * fa_non
+    return float(peer.normalize(cost + model.Cfa_cm * model.Pspf * fa_spf, model).min())
+
+
+def row(what: str, ours: float, peers: list[tuple[str, float, float]], sort: float) -> None:
+    """One line per peer: seconds of both, their ratio, and the ratio that was asked."""
+    for name, theirs, wanted in peers:
+        held = "holds" if theirs / ours >= wanted else "FAILS"
+        print(
+            f"| {what} | {ours:.4f} | {ours / sort:.1f} | {name} | {theirs:.3f} "
+            f"| {theirs / ours:.1f} | {wanted:g} | {held} |"
+        )
+
+
+def compare(columns: Columns, repeat: int, replicates: int) -> None:
+    """The table of speeds."""
+    asv, cm, labels = (columns[name] for name in ("asv", "cm", "labels"))
+    scores = asv + cm
+    tar, non, spf = (scores[labels == CLASSES[k]] for k in ("target", "nontarget", "spoof"))
+    neg = np.concatenate([non, spf])
+    sort = seconds(lambda: np.sort(scores), repeat)
+    stable = seconds(lambda: np.sort(scores, kind="mergesort"), repeat)
+    print(f"\nOne sort of the scores: {1e3 * sort:.1f} ms (stable: {1e3 * stable:.1f} ms)\n")
+    print("| what | ours s | sorts | peer | peer s | ratio | asked | |")
+    print("|---|---|---|---|---|---|---|---|")
+    three = ((tar, neg), (tar, non), (tar, spf))
+    assert sasv_eers(scores, labels)[:3] == tuple(asvspoof_eer(*task) for task in three)
+    row(
+        "three EERs",
+        seconds(lambda: sasv_eers(scores, labels), 3 * repeat),
+        [
+            ("ASVspoof tools", seconds(lambda: [asvspoof_eer(*t) for t in three], repeat), 2),
+            ("SASV baseline", seconds(lambda: [baseline_eer(*t) for t in three], repeat), 2),
+        ],
+        sort,
+    )
+    assert abs(cllr_min(tar, neg) - isotonic_cllr_min(tar, neg)) < 1e-9
+    isotonic = seconds(lambda: isotonic_cllr_min(tar, neg), repeat)
+    row(
+        "Cllr_min",
+        seconds(lambda: cllr_min(tar, neg), 3 * repeat),
+        [
+            ("scikit-learn isotonic", isotonic, 1),
+            ("PYLLR's 16 ms of 7 ms sorts", 16 / 7 * stable, 1),
+        ],
+        sort,
+    )
+    whole = seconds(lambda: cllr_decomposition(tar, neg), 3 * repeat)
+    row("Cllr, Cllr_min, Cllr_calib", whole, [("scikit-learn isotonic", isotonic, 1)], sort)
+    compare_t_eer(asv, cm, labels, repeat, sort)
+    assert abs(a_dcf(scores, labels).min - package_a_dcf(tar, non, spf)) < 1e-12
+    row(
+        "min a-DCF",
+        seconds(lambda: a_dcf(scores, labels), 3 * repeat),
+        [("a-dcf package", seconds(lambda: package_a_dcf(tar, non, spf), repeat), 5)],
+        sort,
+    )
+    compare_bootstrap(columns, scores, replicates, sort)
+
+
+def compare_t_eer(
+    asv: np.ndarray, cm: np.ndarray, labels: np.ndarray, repeat: int, sort: float
+) -> None:
+    """The concurrent t-EER: exact, beside a full search of a tenth and a decimated search."""
+    tenth = np.random.default_rng(0).permutation(labels.size)[::10]
+    part = asv[tenth], cm[tenth], labels[tenth]
+    assert abs(searched_t_eer(*part, 1) - t_eer(*part, rule="reference").value) < 1e-12
+    full = 100 * seconds(lambda: searched_t_eer(*part, 1), 2)
+    decimated = seconds(lambda: searched_t_eer(asv, cm, labels, 200), 2)
+    row(
+        "concurrent t-EER",
+        seconds(lambda: t_eer(asv, cm, labels), 3 * repeat),
+        [
+            ("full search (100 x that of a tenth)", full, 1000),
+            ("every 200th ASV threshold", decimated, 5),
+        ],
+        sort,
+    )
+    reference = seconds(lambda: t_eer(asv, cm, labels, rule="reference"), repeat)
+    row("the same by the reference rule", reference, [("full search", full, 1)], sort)
+
+
+def compare_bootstrap(columns: Columns, scores: np.ndarray, replicates: int, sort: float) -> None:
+    """1,000 replicates by trial and by speaker; the package's time is scaled from fewer."""
+    from confidence_intervals import evaluate_with_conf_int
+
+    labels, speaker = columns["labels"], columns["speaker"]
+    number = np.unique(speaker, return_inverse=True)[1]
+
+    def metric(truth: np.ndarray, values: np.ndarray) -> float:
+        return asvspoof_eer(values[truth == 1], values[truth != 1])
+
+    for unit, clusters, conditions in (("trial", None, None), ("speaker", speaker, number)):
+        ours = seconds(lambda c=clusters: bootstrap("sasv_eer", scores, labels, c), 2)
+        theirs = seconds(
+            lambda c=conditions: evaluate_with_conf_int(
+                scores, metric, labels, c, num_bootstraps=replicates
+            ),
+            1,
+        )
+        name = f"confidence-intervals (scaled from {replicates})"
+        row(f"1,000 replicates by {unit}", ours, [(name, theirs * 1000 / replicates, 10)], sort)
+
+
+def reset_peak() -> None:
+    """Forget the largest memory so far, where Linux allows it."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def memory(field: str) -> int:
+    """Bytes of a line of /proc/self/status."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"no {field} in /proc/self/status")
+
+
+TASKS: dict[str, tuple[Callable[..., object], str]] = {  # each with the input it takes
+    "three EERs": (sasv_eers, "score"),
+    "Cllr parts": (cllr_decomposition, "classes"),
+    "min a-DCF": (a_dcf, "score"),
+    "10 replicates": (lambda s, y: bootstrap("sasv_eer", s, y, n=10), "score"),
+    "t-EER": (t_eer, "pair"),
+    "t-EER, reference rule": (lambda a, c, y: t_eer(a, c, y, rule="reference"), "pair"),
+}
+
+
+NOT_ASKED = {"10 replicates", "t-EER, reference rule"}
+
+
+def child(size: int, task: str) -> None:
+    """Time and peak memory of one task with its input, beyond what the process held before."""
+    start = memory("VmRSS")
+    function, kind = TASKS[task]
+    columns = simulate(size)
+    asv, cm, labels = columns["asv"], columns["cm"], columns["labels"].astype(np.int8)
+    scores = 10 * asv + cm
+    given = {
+        "score": (scores, labels),
+        "classes": (scores[labels == 1], scores[labels != 1]),
+        "pair": (asv, cm, labels),
+    }[kind]
+    del columns, asv, cm, scores, labels
+    function(*given)
+    reset_peak()
+    elapsed = seconds(lambda: function(*given), 5)
+    raw = sum(column.nbytes for column in given if column.dtype == np.float64)
+    print(elapsed, memory("VmHWM") - start, raw)
+
+
+def growth() -> None:
+    """10 million trials beside 1 million, each in a process of its own."""
+    print("\n| what | 1 M s | 10 M s | ratio (asked < 12) | peak / raw scores (asked <= 12) | |")
+    print("|---|---|---|---|---|---|")
+    for task in TASKS:
+        found = []
+        for size in (1_000_000, 10_000_000):
+            command = [sys.executable, __file__, "--child", str(size), task]
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
+            found.append([float(x) for x in run.stdout.split()])
+        (small, _, _), (large, peak, raw) = found
+        held = "holds" if large / small < 12 and peak / raw <= 12 else "FAILS"
+        if task in NOT_ASKED:
+            held = "not asked"
+        ratio = f"{large / small:.1f} | {peak / raw:.1f} | {held} |"
+        print(f"| {task} | {small:.3f} | {large:.2f} | {ratio}")
+
+
+def bootstrap_memory(data: Path | None) -> None:
+    """Peak memory of 1,000 replicates, beyond the process with its data."""
+    columns, _ = load(data)
+    scores, labels = columns["asv"] + columns["cm"], columns["labels"]
+    bootstrap("sasv_eer", scores, labels, n=2)
+    start = memory("VmRSS")
+    reset_peak()
+    bootstrap("sasv_eer", scores, labels, columns["speaker"])
+    bootstrap("sasv_eer", scores, labels)
+    used = (memory("VmHWM") - start) / 1e9
+    peer = 1000 * labels.size * 8 / 1e9
+    print(
+        f"\n1,000 replicates need {used:.3f} GB (asked < 0.3); the package's indices {peer:.2f} GB"
+    )
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder with eval_scores.csv")
+    parser.add_argument("--growth", action="store_true", help="10 million trials instead")
+    parser.add_argument("--replicates", type=int, default=100, help="of the peer's bootstrap")
+    parser.add_argument("--repeat", type=int, default=7, help="runs of which the shortest counts")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(int(arguments.child[0]), arguments.child[1])
+        return
+    columns, source = load(arguments.data)
+    print(f"{columns['labels'].size:,} trials: {source}. One thread, shortest of several runs.")
+    if arguments.growth:
+        growth()
+        return
+    compare(columns, arguments.repeat, arguments.replicates)
+    bootstrap_memory(arguments.data)
+
+
+if __name__ == "__main__":
+    main()

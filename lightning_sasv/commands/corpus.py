@@ -1,0 +1,60 @@
+"""``lightning simulate`` and ``lightning import``: corpora on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from lightning_sasv.errors import InputError
+
+
+def _report(text: str) -> None:
+    Console(highlight=False, soft_wrap=True).print(text)
+
+
+def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = True) -> None:
+    """Write the twin, a simulated corpus with the statistics of SASV 2022, in its layout.
+
+    The folder can be used with `lightning fit --data.root OUT`. It is marked as simulated, and
+    every result from it says "twin".
+
+    Args:
+        out: Folder to write.
+        scale: Size; 1 has the numbers of speakers, utterances and trials of SASV 2022.
+        seed: Seed of the corpus.
+        pickles: Write embeddings as the challenge's pickles (.pk); false writes our own
+            memory-mapped stores (.safetensors).
+    """
+    from lightning_sasv.data.challenge import save_corpus
+    from lightning_sasv.data.twin import make_twin
+    from lightning_sasv.files import ensure_directory
+
+    ensure_directory(out)
+    corpus = make_twin(scale, seed)
+    folder = save_corpus(corpus, out, pickles=pickles)
+    _report(
+        f"twin corpus (simulated, scale {scale:g}): {len(corpus.train.utterances):,} training "
+        f"utterances, {len(corpus.dev.trials):,} dev and {len(corpus.eval.trials):,} eval trials "
+        f"in {folder}"
+    )
+
+
+def import_corpus(root: str, *, out: str, protocols: str | None = None) -> None:
+    """Turn the challenge's pickles into memory-mapped embedding stores, with their protocols.
+
+    Pickles are read by an unpickler that admits only numpy arrays and plain containers: one that
+    would run code is refused.
+
+    Args:
+        root: Folder with {asv,cm}_embd_{trn,dev,eval}.pk and spk_model_{dev,eval}.pk.
+        out: Folder to write.
+        protocols: Folder with the protocols, when they are not below ROOT.
+    """
+    from lightning_sasv.data.challenge import load_corpus, save_corpus
+
+    if Path(out).resolve() == Path(root).resolve():
+        raise InputError(f"--out {out} is the folder that is imported; choose another one")
+    corpus = load_corpus(root, protocols)
+    folder = save_corpus(corpus, out)
+    _report(f"{corpus.name}: dev and eval trials and their embeddings are in {folder}")

@@ -1,0 +1,117 @@
+"""``lightning table``: every system, every seed, Table 1 beside the paper's."""
+
+from __future__ import annotations
+
+import time
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from lightning_sasv.commands.quiet import quiet
+from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.launch import Launcher, launch
+from lightning_sasv.experiment.run import Job, clear, seed_folder
+from lightning_sasv.experiment.settings import CorpusSettings, Experiment, parse_seeds
+from lightning_sasv.files import ensure_directory
+from lightning_sasv.fusion import system_names
+from lightning_sasv.report.console import print_written
+from lightning_sasv.report.order import Check, order_checks
+from lightning_sasv.report.table1 import (
+    COLUMNS,
+    Row,
+    half_width_text,
+    mean_text,
+    paper_text,
+    write_table,
+)
+
+TWIN = CorpusSettings()
+"""The default corpus: the embedded twin at full scale."""
+
+
+def table(
+    seeds: str = "1986-1991",
+    systems: str = "paper",
+    data: CorpusSettings = TWIN,
+    epochs: int = 10,
+    out: str = "results/table1",
+    replicates: int = 1000,
+    hidden_dims: tuple[int, ...] = (258, 128, 64),
+    threads: int = 1,
+    overwrite: bool = False,
+    launcher: Launcher = "here",
+    seeds_per_job: int = 6,
+    launcher_options: dict[str, str | int] | None = None,
+) -> None:
+    """Table 1 of the paper: train one CM head per seed, fit and evaluate every system on it.
+
+    Works on the embedded twin, a simulated corpus, unless --data.root names a real one. What is
+    finished is kept: run again, and only what is missing is computed. Results of another
+    configuration are never mixed in.
+
+    Args:
+        seeds: Training seeds, as 1986-1991 or 1986,1988.
+        systems: Systems: paper (the eight of the paper), ours, all, or a list as B1,L3c,L3t.
+        data: The corpus.
+        epochs: Training epochs.
+        out: Folder for the results: table.md, table.csv, table.tex, metrics.json, and for each
+            seed its scores, fitted systems, metrics and checkpoint.
+        replicates: Bootstrap replicates of the first seed's intervals; 0 for none.
+        hidden_dims: Widths of the CM head; 256,128,64 has the 82.5 k parameters of the paper.
+        threads: CPU threads; the last bits of a result depend on it.
+        overwrite: Replace results of another configuration in OUT.
+        launcher: Where to run: here, local (processes of their own) or slurm.
+        seeds_per_job: Seeds of one submitted job (launchers local and slurm).
+        launcher_options: Parameters for submitit, e.g. {slurm_partition: gpu, timeout_min: 60}.
+    """
+    quiet()
+    start = time.perf_counter()
+    folder = ensure_directory(out)
+    names, numbers = system_names(systems), parse_seeds(seeds)
+    if replicates < 0:
+        raise InputError(f"--replicates must be at least 0, got {replicates}")
+    if overwrite:
+        clear(folder)
+    experiment = Experiment(data, epochs, tuple(hidden_dims), threads)
+    job = Job(experiment, tuple(numbers), tuple(names), folder, numbers[0], replicates)
+    key = launch(job, launcher, seeds_per_job, launcher_options)
+    found = [seed_folder(folder, seed, key).metrics() for seed in numbers]
+    rows, remarks = write_table(folder, found, names)
+    _show(rows, remarks)
+    if found[0][names[0]]["corpus"] == "twin" and data.scale == 1 and epochs >= 10:
+        _show_checks(order_checks(rows))
+    print_written(folder)
+    Console(highlight=False).print(f"took {time.perf_counter() - start:.0f} s")
+
+
+def _show(rows: list[Row], remarks: list[str]) -> None:
+    """Each system on two lines: ours, and below it the paper's value with the difference."""
+    shown = Table(title="Table 1, eval: mean over seeds ± spread; below, the paper and difference")
+    shown.box, shown.padding, shown.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
+    for heading in ("system", "SASV-EER%", "95 %", "Cllr", "min", "calib", "t-EER%"):
+        shown.add_column(heading, justify="left" if heading == "system" else "right", no_wrap=True)
+    for row in rows:
+        first, *others = (row.cells[key] for key in COLUMNS)
+        shown.add_row(
+            row.system,
+            mean_text(first),
+            half_width_text(row),
+            *(mean_text(cell) for cell in others),
+        )
+        if first.paper is not None:
+            paper = [f"[dim]{paper_text(cell)}[/dim]" for cell in (first, *others)]
+            shown.add_row("[dim](paper)[/dim]", paper[0], "", *paper[1:])
+    console = Console(highlight=False)
+    console.print(shown)
+    for remark in remarks:
+        console.print(remark, markup=False)
+
+
+def _show_checks(checks: list[Check]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    if checks:
+        held = sum(check.holds for check in checks)
+        console.print(f"Order of the paper on the twin: {held} of {len(checks)} checks hold")
+    for check in checks:
+        console.print(f"  {'✓' if check.holds else '✗'} {check.statement}")

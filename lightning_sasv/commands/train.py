@@ -1,0 +1,211 @@
+"""``lightning fit | validate | test | predict``: Lightning's command line with our classes."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jsonargparse import set_parsing_settings
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from omegaconf.errors import OmegaConfBaseException
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+
+import lightning_sasv
+from lightning_sasv.callbacks import NoteInterrupt, WriteResults, interrupts
+from lightning_sasv.callbacks.write_results import is_dry_run
+from lightning_sasv.checkpoints import read_checkpoint
+from lightning_sasv.commands.configs import check_configs
+from lightning_sasv.commands.parser import OneLineErrors, one_line
+from lightning_sasv.commands.quiet import quiet
+from lightning_sasv.data.datamodule import SASVDataModule
+from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.models import SASVModule
+from lightning_sasv.report.console import print_results, print_written
+from lightning_sasv.report.metrics_file import METRICS_FILE, read_metrics
+
+DEFAULT_SEED = 1986
+_LOST_PROCESS = ("Connection closed by peer", "gloo", "NCCL", "Timed out waiting")
+_NAMED_CHECKPOINTS = ("best", "last", "hpc")
+STAGES = ("fit", "validate", "test", "predict")
+
+
+class Parser(OneLineErrors, LightningArgumentParser):
+    """Lightning's parser with one-line errors."""
+
+
+def base_config() -> Path:
+    """``configs/base.yaml``: in the checkout, or inside an installed package."""
+    package = Path(lightning_sasv.__file__).parent
+    places = (package / "configs", package.parent / "configs")
+    return next((p / "base.yaml" for p in places if (p / "base.yaml").is_file()), places[0])
+
+
+def as_seeds(seed: int | bool) -> list[int]:
+    """Training seeds of ``--seed_everything``: one, the default where it is a mere yes or no."""
+    return [DEFAULT_SEED] if isinstance(seed, bool) else [seed]
+
+
+class SASVCLI(LightningCLI):
+    """Lightning's command line; ``fit`` ends with the evaluation of the best checkpoint."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Our own options, and the links from one to another."""
+        parser.add_argument(
+            "--threads",
+            type=int,
+            default=1,
+            help="CPU threads; the last bits of a result depend on it, and for a model of this "
+            "size one is as good as more",
+        )
+        parser.add_argument(
+            "--evaluate",
+            type=bool,
+            default=True,
+            help="after fit: score dev and eval with the best checkpoint, write and show metrics",
+        )
+        parser.link_arguments("seed_everything", "data.seeds", compute_fn=as_seeds)
+        parser.link_arguments("seed_everything", "model.seeds", compute_fn=as_seeds)
+
+    def before_instantiate_classes(self) -> None:
+        """Set the number of threads before anything is computed."""
+        threads = self.config[self.subcommand].threads
+        if threads < 1:
+            raise InputError(f"--threads must be at least 1, got {threads}")
+        torch.set_num_threads(threads)
+        if self.config[self.subcommand].get("ckpt_path") == "last":
+            self._resume_in_place()
+
+    def _parse_ckpt_path(self) -> None:
+        """Check the checkpoint before Lightning takes the settings of the model from it."""
+        path = self.config.get(self.config.get("subcommand"), {}).get("ckpt_path")
+        if path and path not in _NAMED_CHECKPOINTS and "://" not in path:
+            if not Path(path).is_file():
+                raise InputError(f"no checkpoint at {path}; give one that `fit` wrote")
+            settings = read_checkpoint(path).get("hyper_parameters", {})
+            if not isinstance(settings, dict):
+                raise InputError(f"{path} is damaged: it does not hold the settings of a model")
+        super()._parse_ckpt_path()
+
+    def _resume_in_place(self) -> None:
+        """Let ``--ckpt_path last`` mean the newest run of the same name, and go on in its folder.
+
+        Lightning looks for the last checkpoint in the folder of the run, and the CSV logger would
+        make a new folder.
+        """
+        config = self.config[self.subcommand]
+        for logger in config.trainer.logger or []:
+            if not str(logger.get("class_path", "")).endswith("CSVLogger"):
+                continue
+            folder = Path(logger.init_args.save_dir) / logger.init_args.name
+            versions = [
+                int(path.parent.parent.name.removeprefix("version_"))
+                for path in folder.glob("version_*/checkpoints/last.ckpt")
+            ]
+            if versions:
+                logger.init_args.version = max(versions)
+                return
+        config.ckpt_path = None  # killed before its first checkpoint: begin anew
+
+    def after_fit(self) -> None:
+        """Validate and test the best checkpoint, so that ``fit`` ends with results."""
+        if not self.config[self.subcommand].evaluate or is_dry_run(self.trainer):
+            return
+        for stage in (self.trainer.validate, self.trainer.test):
+            stage(self.model, datamodule=self.datamodule, ckpt_path="best", verbose=False)
+        self._show()
+
+    def after_validate(self) -> None:
+        """Show the results."""
+        self._show()
+
+    def after_test(self) -> None:
+        """Show the results."""
+        self._show()
+
+    def after_predict(self) -> None:
+        """Say where the scores are."""
+        self._show(table=False)
+
+    def _show(self, table: bool = True) -> None:
+        """Table of the metrics, which corpus they come from, and where they were written."""
+        callbacks = self.trainer.callbacks  # type: ignore[attr-defined]
+        writers = [c for c in callbacks if isinstance(c, WriteResults)]
+        if not writers:
+            return
+        folder = writers[0].folder_of(self.trainer)  # every process takes part in finding it
+        if not self.trainer.is_global_zero:
+            return
+        if table and (folder / METRICS_FILE).exists():
+            print_results(read_metrics(folder / METRICS_FILE), self.datamodule.corpus.name)
+        print_written(folder)
+
+
+def _file_problem(error: OSError) -> str:
+    """What a failed file operation of Lightning's (checkpoints, loggers) means to the user."""
+    if error.filename is None:  # Lightning's own text, e.g. of a missing checkpoint
+        return one_line(str(error))
+    return f"cannot use {error.filename}: {error.strerror}; choose another file or directory"
+
+
+def _while_restoring(error: Exception) -> bool:
+    """Whether an error arose while Lightning restored a run from a checkpoint."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code.co_filename.endswith("checkpoint_connector.py") for frame, _ in frames)
+
+
+def _as_message(error: Exception) -> InputError | RunError | None:
+    """What an error of Lightning's means to the user; nothing for a mistake of ours."""
+    if isinstance(error, OSError):
+        return InputError(_file_problem(error))
+    if isinstance(error, OmegaConfBaseException):
+        return InputError(f"configuration: {one_line(str(error))}")
+    if isinstance(error, MisconfigurationException):
+        return InputError(f"the Trainer refuses its settings: {one_line(str(error))}")
+    if isinstance(error, RuntimeError) and any(word in str(error) for word in _LOST_PROCESS):
+        return RunError(
+            "another process of this run died or did not answer in time; its own message stands "
+            "above. Resume with --ckpt_path last"
+        )
+    if _while_restoring(error):
+        reason = one_line(str(error))[:200]
+        return InputError(f"--ckpt_path: the checkpoint does not fit this run: {reason}")
+    return None
+
+
+def train(args: Sequence[str]) -> SASVCLI:
+    """Run one of the training commands.
+
+    Args:
+        args: Command and options, e.g. ``["fit", "--config", "configs/L3c.yaml"]``.
+    """
+    quiet()
+    args = check_configs(args)
+    if args[0] in ("validate", "test") and not any(a.startswith("--verbose") for a in args):
+        args = [*args, "--verbose=false"]  # our own table is shown instead of Lightning's
+    set_parsing_settings(omegaconf_absolute_to_relative_paths=True)
+    settings: dict[str, Any] = {"parser_mode": "omegaconf+", "allow_abbrev": False}
+    with_base = settings | {"default_config_files": [str(base_config())]}
+    note = NoteInterrupt()
+    try:
+        with interrupts(note, "finished epochs are kept: go on with --ckpt_path last"):
+            return SASVCLI(
+                SASVModule,
+                SASVDataModule,
+                parser_class=Parser,
+                parser_kwargs=settings | {"prog": "lightning"} | dict.fromkeys(STAGES, with_base),
+                trainer_defaults={"callbacks": note},
+                seed_everything_default=DEFAULT_SEED,
+                auto_configure_optimizers=False,
+                save_config_kwargs={"overwrite": True},
+                args=list(args),
+            )
+    except InputError:
+        raise
+    except Exception as error:
+        known = _as_message(error)
+        if known is None:
+            raise
+        raise known from None

@@ -1,0 +1,129 @@
+"""Reading a corpus from disk: protocols, and embeddings as challenge pickles or our own store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from lightning_sasv.data.corpus import Corpus, TrainingSet, TrialSet
+from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
+from lightning_sasv.data.protocols import (
+    read_enrolment,
+    read_trials,
+    read_utterances,
+    write_trials,
+    write_utterances,
+)
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import ensure_directory, write_text
+
+TRAIN_PROTOCOL = "ASVspoof2019.LA.cm.train.trn.txt"
+TRIAL_PROTOCOL = "ASVspoof2019.LA.asv.{split}.gi.trl.txt"
+ENROLMENT_PROTOCOL = "ASVspoof2019.LA.asv.{split}.{gender}.trn.txt"
+MARKER = "corpus.json"
+"""File that says which corpus a folder holds; simulated ones carry it."""
+
+
+def find_file(root: Path, *names: str) -> Path:
+    """The one file below ``root`` with one of these names, the first name that is there."""
+    if not root.is_dir():
+        raise InputError(f"no data folder at {root}")
+    for name in names:
+        found = sorted(root.rglob(name))
+        if len(found) > 1:
+            listed = ", ".join(str(path) for path in found[:3])
+            raise InputError(f"{name} stands more than once below {root}: {listed}; keep one")
+        if found:
+            return found[0]
+    raise InputError(f"{' or '.join(names)} not found below {root}")
+
+
+def load_embeddings(root: Path, stem: str) -> EmbeddingStore:
+    """Embeddings ``stem`` (e.g. ``asv_embd_dev``): our own store, else the challenge's pickle."""
+    path = find_file(root, stem + SUFFIX, stem + ".pk")
+    return EmbeddingStore.load(path) if path.suffix == SUFFIX else EmbeddingStore.from_pickle(path)
+
+
+def _has_embeddings(root: Path, stem: str) -> bool:
+    return any(any(root.rglob(stem + suffix)) for suffix in (SUFFIX, ".pk"))
+
+
+def _models_from_enrolment(protocols: Path, split: str, asv: EmbeddingStore) -> EmbeddingStore:
+    """Mean embedding of each speaker's enrolment utterances."""
+    lists: dict[str, list[str]] = {}
+    for gender in ("female", "male"):
+        name = ENROLMENT_PROTOCOL.format(split=split, gender=gender)
+        lists |= read_enrolment(find_file(protocols, name))
+    vectors = torch.stack([asv.select(names).mean(dim=0) for names in lists.values()])
+    return EmbeddingStore(list(lists), vectors, f"enrolment models of {split}")
+
+
+def _load_trials(root: Path, protocols: Path, split: str) -> TrialSet:
+    trials = read_trials(find_file(protocols, TRIAL_PROTOCOL.format(split=split)))
+    asv = load_embeddings(root, f"asv_embd_{split}")
+    if _has_embeddings(root, f"spk_model_{split}"):
+        models = load_embeddings(root, f"spk_model_{split}")
+    else:
+        models = _models_from_enrolment(protocols, split, asv)
+    return TrialSet(split, trials, asv, load_embeddings(root, f"cm_embd_{split}"), models)
+
+
+def corpus_name(root: Path, name: str | None) -> str:
+    """Name for tables: what the folder's marker says, else ``name``, else the folder's own name.
+
+    The marker comes first so that a simulated corpus is never shown under a real one's name.
+    """
+    marker = root / MARKER
+    if marker.is_file():
+        try:
+            return str(json.loads(marker.read_text(encoding="utf-8"))["name"])
+        except (ValueError, KeyError, TypeError, OSError):
+            raise InputError(f'{marker} is damaged: expected {{"name": "…"}}') from None
+    return name or root.resolve().name
+
+
+def load_corpus(
+    root: str | Path, protocols: str | Path | None = None, name: str | None = None
+) -> Corpus:
+    """Corpus of a folder in the challenge's layout.
+
+    Args:
+        root: Folder with ``{asv,cm}_embd_{trn,dev,eval}`` and ``spk_model_{dev,eval}``, as
+            ``.pk`` or ``.safetensors``, at any depth. Without the speaker models the enrolment
+            lists among the protocols are used.
+        protocols: Folder with the protocols, at any depth; by default ``root``.
+        name: Name of the corpus in tables; by default the folder's.
+    """
+    root = Path(root)
+    lists = Path(protocols) if protocols is not None else root
+    utterances = read_utterances(find_file(lists, TRAIN_PROTOCOL))
+    train = TrainingSet(utterances, load_embeddings(root, "cm_embd_trn"))
+    dev, evaluation = (_load_trials(root, lists, split) for split in ("dev", "eval"))
+    return Corpus(corpus_name(root, name), train, dev, evaluation)
+
+
+def save_corpus(corpus: Corpus, out: str | Path, pickles: bool = False) -> Path:
+    """Write a corpus as protocols and embeddings that ``load_corpus`` reads.
+
+    Args:
+        corpus: What to write.
+        out: Folder to write to.
+        pickles: Write the embeddings as pickles, as the challenge does, instead of stores.
+    """
+    out = ensure_directory(out)
+    stores = {"cm_embd_trn": corpus.train.cm}
+    write_utterances(out / "protocols" / TRAIN_PROTOCOL, corpus.train.utterances)
+    for data in (corpus.dev, corpus.eval):
+        write_trials(out / "protocols" / TRIAL_PROTOCOL.format(split=data.name), data.trials)
+        kinds = {"asv_embd": data.asv, "cm_embd": data.cm, "spk_model": data.models}
+        stores |= {f"{kind}_{data.name}": store for kind, store in kinds.items()}
+    for stem, store in stores.items():
+        path = out / "embeddings" / stem
+        if pickles:
+            store.to_pickle(path.with_suffix(".pk"))
+        else:
+            store.save(path.with_suffix(SUFFIX))
+    write_text(out / MARKER, json.dumps({"name": corpus.name}) + "\n")
+    return out

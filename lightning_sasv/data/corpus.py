@@ -1,0 +1,141 @@
+"""A corpus: training utterances, and dev and eval trials, each with the embeddings they need."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from lightning_sasv.data.embeddings import EmbeddingStore
+from lightning_sasv.data.protocols import TrialList, UtteranceList
+from lightning_sasv.errors import InputError
+from lightning_sasv.trials import TrialClass
+
+ASV_DIM, CM_DIM = 192, 160
+"""Sizes of the ECAPA-TDNN and AASIST embeddings."""
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Utterances from which training trials are drawn, with their CM embeddings."""
+
+    utterances: UtteranceList
+    cm: EmbeddingStore
+
+    @cached_property
+    def vectors(self) -> Tensor:
+        """CM embedding of each utterance of the protocol, in its order."""
+        return self.cm.select(self.utterances.utterance.tolist())
+
+
+@dataclass(frozen=True)
+class TrialSet:
+    """Trials to be scored, with the embeddings of their probes and enrolled speakers.
+
+    Attributes:
+        name: ``dev`` or ``eval``.
+        trials: The trials.
+        asv: ASV embeddings of the probes.
+        cm: CM embeddings of the probes.
+        models: ASV embeddings of the enrolled speakers (mean over their enrolment utterances).
+    """
+
+    name: str
+    trials: TrialList
+    asv: EmbeddingStore
+    cm: EmbeddingStore
+    models: EmbeddingStore
+
+    def __post_init__(self) -> None:
+        if self.asv.dim != self.models.dim:
+            raise InputError(
+                f"{self.models.source} has {self.models.dim} dimensions, {self.asv.source} "
+                f"{self.asv.dim}; probes and speakers need the same front end"
+            )
+        for code in TrialClass:
+            if not (self.trials.label == code).any():
+                raise InputError(f"the {self.name} trial list has no {code} trial")
+
+    @cached_property
+    def _unique(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.unique(self.trials.utterance, return_inverse=True)
+
+    @property
+    def probes(self) -> list[str]:
+        """The distinct probe utterances: each is scored by the CM once."""
+        return self._unique[0].tolist()
+
+    @property
+    def probe_of_trial(self) -> Tensor:
+        """For each trial, the number of its probe in ``probes``."""
+        return torch.from_numpy(self._unique[1].reshape(-1))
+
+    @cached_property
+    def probe_vectors(self) -> Tensor:
+        """CM embedding of each distinct probe."""
+        return self.cm.select(self.probes)
+
+    @cached_property
+    def label(self) -> Tensor:
+        """``TrialClass`` code of each trial, int64."""
+        return torch.from_numpy(self.trials.label.astype(np.int64))
+
+    @cached_property
+    def asv_scores(self) -> Tensor:
+        """Cosine of each trial's probe and enrolled speaker; nothing here is trained.
+
+        Every probe is compared with every speaker in one matrix product, and each trial picks
+        its cell.
+        """
+        speakers, model_of_trial = np.unique(self.trials.speaker, return_inverse=True)
+        try:
+            models = normalize(self.models.select(speakers.tolist()), dim=1)
+        except InputError as error:
+            raise InputError(f"{self.name}: speaker without enrolment model: {error}") from None
+        probes = normalize(self.asv.select(self.probes), dim=1)
+        cosines = probes @ models.T  # (probes, speakers)
+        return cosines[self.probe_of_trial, torch.from_numpy(model_of_trial.reshape(-1))]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The three sets of an experiment.
+
+    Attributes:
+        name: What results are labelled with: ``twin`` for the simulated corpus, never a real
+            corpus' name.
+        train: Training utterances.
+        dev: Development trials, on which everything is fitted.
+        eval: Evaluation trials.
+    """
+
+    name: str
+    train: TrainingSet
+    dev: TrialSet
+    eval: TrialSet
+
+    def check(self) -> None:
+        """Look up every embedding, so that a missing one is reported before any work."""
+        _ = self.train.vectors
+        for data in (self.dev, self.eval):
+            _ = data.asv_scores, data.probe_vectors
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything in the corpus: two corpora with the same one are the same."""
+        found = hashlib.blake2b(self.name.encode(), digest_size=16)
+        lists = (self.train.utterances, self.dev.trials, self.eval.trials)
+        for columns in map(vars, lists):
+            for values in columns.values():
+                found.update("\n".join(map(str, values.tolist())).encode())
+        tensors = [self.train.vectors]
+        for data in (self.dev, self.eval):
+            tensors += [data.probe_vectors, data.asv_scores]
+        for tensor in tensors:
+            found.update(tensor.contiguous().view(torch.uint8).numpy().data)
+        return found.hexdigest()

@@ -1,0 +1,102 @@
+"""The LightningDataModule: the embedded twin by default, a real corpus with ``root``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from pytorch_lightning import LightningDataModule
+from torch.utils.data import DataLoader
+
+from lightning_sasv.data.challenge import load_corpus
+from lightning_sasv.data.corpus import Corpus, TrialSet
+from lightning_sasv.data.loaders import BlockLoader, ProbeBatch, ProbeBatches, TrainBlocks
+from lightning_sasv.data.twin import make_twin
+from lightning_sasv.errors import InputError
+
+
+class SASVDataModule(LightningDataModule):
+    """Training trials drawn anew each epoch, and dev and eval trials to score.
+
+    Args:
+        root: Folder of a real corpus: protocols and embeddings in the SASV 2022 layout (pickles
+            of the challenge or our own store). Without it the embedded twin is made.
+        protocols: Folder of the protocols when they are not below ``root``.
+        name: Name of the corpus in tables; by default the name of the folder.
+        scale: Size of the twin; 1 has the numbers of SASV 2022, 0.02 is for quick tests.
+        twin_seed: Seed of the twin (not of the training).
+        batch_size: Trials of an optimiser step, over all processes.
+        steps_per_block: Optimiser steps inside one Lightning step; does not change the result.
+        score_batch_size: Probes that are scored at once.
+        seeds: Training seeds; set from ``--seed_everything`` on the command line.
+    """
+
+    def __init__(
+        self,
+        root: str | None = None,
+        protocols: str | None = None,
+        name: str | None = None,
+        scale: float = 1.0,
+        twin_seed: int = 0,
+        batch_size: int = 24,
+        steps_per_block: int = 32,
+        score_batch_size: int = 4096,
+        seeds: Sequence[int] = (1986,),
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        for key, value in (
+            ("batch_size", batch_size),
+            ("steps_per_block", steps_per_block),
+            ("score_batch_size", score_batch_size),
+        ):
+            if value < 1:
+                raise InputError(f"data.{key} must be at least 1, got {value}")
+        self.root, self.protocols, self.name = root, protocols, name
+        self.scale, self.twin_seed = scale, twin_seed
+        self.batch_size, self.steps_per_block = batch_size, steps_per_block
+        self.score_batch_size = score_batch_size
+        self.seeds = tuple(seeds)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The corpus, read or made once."""
+        if self.root is None:
+            return make_twin(self.scale, self.twin_seed)
+        return load_corpus(self.root, self.protocols, self.name)
+
+    def setup(self, stage: str) -> None:
+        """Load and check the corpus now, so that a mistake in it is reported before any work."""
+        self.corpus.check()
+
+    def _processes(self) -> tuple[int, int]:
+        if self.trainer is None:
+            return 0, 1
+        return self.trainer.global_rank, self.trainer.world_size
+
+    def train_dataloader(self) -> BlockLoader:
+        """Blocks of training steps."""
+        blocks = TrainBlocks(
+            self.corpus.train,
+            self.seeds,
+            self.batch_size,
+            self.steps_per_block,
+            *self._processes(),
+        )
+        return BlockLoader(blocks)
+
+    def _probes(self, data: TrialSet) -> DataLoader[ProbeBatch]:
+        batches = ProbeBatches(data, self.score_batch_size, *self._processes())
+        return DataLoader(batches, batch_size=None)
+
+    def val_dataloader(self) -> DataLoader[ProbeBatch]:
+        """Distinct probes of the dev trials."""
+        return self._probes(self.corpus.dev)
+
+    def test_dataloader(self) -> DataLoader[ProbeBatch]:
+        """Distinct probes of the eval trials."""
+        return self._probes(self.corpus.eval)
+
+    def predict_dataloader(self) -> DataLoader[ProbeBatch]:
+        """Distinct probes of the eval trials."""
+        return self._probes(self.corpus.eval)

@@ -1,0 +1,52 @@
+"""Costs, priors, and the decisions that follow from them."""
+
+from lightning_sasv.decisions.composition import closure, ilr, ilr_of_llrs, inverse_ilr, perturb
+from lightning_sasv.decisions.costs import PRESETS, CostModel, as_cost_model, cost_preset
+from lightning_sasv.decisions.policy import (
+    POLICIES,
+    EmpiricalCost,
+    PolicyCost,
+    accept,
+    compare_policies,
+    empirical_cost,
+    expected_cost,
+    nonlinear_score,
+    posteriors,
+)
+from lightning_sasv.decisions.simulation import Simulation, simulate, simulated_policy_costs
+from lightning_sasv.decisions.ternary import (
+    sasv_cost_matrix,
+    ternary_accept,
+    ternary_decision,
+    ternary_risks,
+    ternary_utility_accept,
+)
+
+__all__ = [
+    "POLICIES",
+    "PRESETS",
+    "CostModel",
+    "EmpiricalCost",
+    "PolicyCost",
+    "Simulation",
+    "accept",
+    "as_cost_model",
+    "closure",
+    "compare_policies",
+    "cost_preset",
+    "empirical_cost",
+    "expected_cost",
+    "ilr",
+    "ilr_of_llrs",
+    "inverse_ilr",
+    "nonlinear_score",
+    "perturb",
+    "posteriors",
+    "sasv_cost_matrix",
+    "simulate",
+    "simulated_policy_costs",
+    "ternary_accept",
+    "ternary_decision",
+    "ternary_risks",
+    "ternary_utility_accept",
+]

@@ -1,0 +1,124 @@
+"""Costs and priors of the three classes of trials, and the presets of the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Detection costs and class priors of a spoofing-aware verification application.
+
+    Attributes:
+        c_miss: Cost of rejecting a target.
+        c_fa_nontarget: Cost of accepting a nontarget.
+        c_fa_spoof: Cost of accepting a spoof.
+        p_target: Prior probability of a target.
+        p_nontarget: Prior probability of a nontarget.
+        p_spoof: Prior probability of a spoof.
+    """
+
+    c_miss: float = 1.0
+    c_fa_nontarget: float = 1.0
+    c_fa_spoof: float = 1.0
+    p_target: float = 1 / 3
+    p_nontarget: float = 1 / 3
+    p_spoof: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        for name in ("c_miss", "c_fa_nontarget", "c_fa_spoof"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be a finite cost of at least 0, got {value}")
+        for name in ("p_target", "p_nontarget", "p_spoof"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} must be a probability in [0, 1], got {value}")
+        total = self.p_target + self.p_nontarget + self.p_spoof
+        if abs(total - 1) > 1e-10:
+            raise ValueError(
+                f"p_target + p_nontarget + p_spoof must be 1, got {total:.12g} "
+                f"({self.p_target} + {self.p_nontarget} + {self.p_spoof})"
+            )
+
+    @property
+    def weight_miss(self) -> float:
+        """C_miss π_tar."""
+        return self.c_miss * self.p_target
+
+    @property
+    def weight_fa_nontarget(self) -> float:
+        """C_fa,non π_non."""
+        return self.c_fa_nontarget * self.p_nontarget
+
+    @property
+    def weight_fa_spoof(self) -> float:
+        """C_fa,spf π_spf."""
+        return self.c_fa_spoof * self.p_spoof
+
+    @property
+    def spoof_share(self) -> float:
+        """ρ of the cost-weighted priors, ``C_fa,spf π_spf / (C_fa,non π_non + C_fa,spf π_spf)``.
+
+        With equal costs it is the paper's spoof prevalence π_spf / (π_non + π_spf).
+        """
+        total = self.weight_fa_nontarget + self.weight_fa_spoof
+        if total == 0:
+            raise ValueError(
+                "rho is undefined: c_fa_nontarget p_nontarget and c_fa_spoof p_spoof are both 0"
+            )
+        return self.weight_fa_spoof / total
+
+    @property
+    def log_beta(self) -> float:
+        """Log of the weighted prior odds ``C_miss π_tar / (C_fa,non π_non + C_fa,spf π_spf)``.
+
+        The Bayes policy accepts scores above ``−log β``. It is ±inf where one side has no weight.
+        """
+        negative = self.weight_fa_nontarget + self.weight_fa_spoof
+        if negative == 0:
+            return math.inf
+        return math.log(self.weight_miss / negative) if self.weight_miss > 0 else -math.inf
+
+    @property
+    def default_cost(self) -> float:
+        """Cost of the better of "always reject" and "always accept": the a-DCF normaliser."""
+        return min(self.weight_miss, self.weight_fa_nontarget + self.weight_fa_spoof)
+
+
+PRESETS: dict[str, CostModel] = {
+    # Unit costs and a flat prior of 1/3 for each class: the paper's simulation.
+    "equal": CostModel(),
+    # The defaults of the a-DCF (Shim et al. 2024).
+    "a-dcf1": CostModel(1.0, 10.0, 20.0, 0.9, 0.05, 0.05),
+    # ASVspoof 5, track 2.
+    "asvspoof5": CostModel(1.0, 10.0, 10.0, 0.9405, 0.0095, 0.05),
+}
+
+
+def cost_preset(name: str) -> CostModel:
+    """Preset by name: ``equal``, ``a-dcf1`` or ``asvspoof5``."""
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise ValueError(f"unknown cost model {name!r}; presets: {', '.join(PRESETS)}") from None
+
+
+def as_cost_model(costs: CostModel | str | Mapping[str, float]) -> CostModel:
+    """Cost model from itself, a preset's name, or a mapping with the fields of ``CostModel``."""
+    if isinstance(costs, CostModel):
+        return costs
+    if isinstance(costs, str):
+        return cost_preset(costs)
+    known = {field.name for field in fields(CostModel)}
+    unknown = sorted(str(name) for name in set(costs) - known)
+    if unknown:
+        raise ValueError(
+            f"costs have unknown fields {unknown}; expected {', '.join(sorted(known))}"
+        )
+    try:
+        return CostModel(**{name: float(value) for name, value in costs.items()})
+    except TypeError:
+        raise ValueError(f"costs must be numbers, got {dict(costs)}") from None

@@ -1,0 +1,214 @@
+"""A bundle on disk: fitted fusion, decision rule, costs, metadata, and checksums of it all.
+
+``fusion.safetensors`` holds the fitted system, ``bundle.json`` everything else, and
+``checksums.json`` the SHA-256 of both. The folder appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from lightning_sasv import __version__
+from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost
+from lightning_sasv.deploy.bounds import METHOD, Bounds, LLRBounds
+from lightning_sasv.deploy.policy import BAYES, THRESHOLD, DecisionRule, choose_rule, unreachable
+from lightning_sasv.deploy.scorer import Scorer
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import ensure_directory, write_text
+from lightning_sasv.fitted import load_system, save_system
+from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.trials import Scores, TrialClass
+
+FORMAT = "lightning_sasv.bundle/1"
+FUSION, METADATA, CHECKSUMS = "fusion.safetensors", "bundle.json", "checksums.json"
+CHECKED = (FUSION, METADATA)
+MEANING = {
+    BAYES: "accept iff -log[(1 - r) exp(-asv_llr) + r exp(-cm_llr)] > threshold, r the spoof "
+    "share of the cost-weighted priors; threshold = -log(beta) of the costs",
+    THRESHOLD: "accept iff the fused score > threshold, the least costly one on the dev trials",
+}
+
+
+def write_bundle(
+    out: str | Path,
+    system: FusionSystem,
+    dev: Scores,
+    costs: CostModel,
+    *,
+    name: str,
+    about: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a bundle: the folder ``out`` appears whole, or nothing is written.
+
+    Args:
+        out: Folder to make; it must not hold anything yet.
+        system: Fitted system of one seed.
+        dev: Development trials, which give threshold and bounds.
+        costs: Costs and priors of the application.
+        name: Name of the system.
+        about: Where the system comes from (corpus, seed, …).
+
+    Raises:
+        InputError: ``out`` is there already, the system is not fitted, or no sensible decision
+            follows from dev trials and costs.
+    """
+    if system.copies != 1 or not system.is_fitted:
+        raise InputError(f"a bundle needs one fitted system, got {system.copies} copies of {name}")
+    rule = choose_rule(system, dev, costs)
+    origin = dict(about or {})
+    content = _describe(system, rule, dev, costs) | {"system": name, "about": origin}
+    with _new_folder(Path(out)) as folder:
+        save_system(folder / FUSION, system, {"system": name, **origin})
+        write_text(folder / METADATA, _as_json(content))
+        sums = {part: _sha256(folder / part) for part in CHECKED}
+        write_text(folder / CHECKSUMS, _as_json(sums))
+    return Path(out)
+
+
+def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = None) -> Scorer:
+    """The scorer of a bundle, after its checksums were found right.
+
+    Args:
+        bundle: Folder that ``lightning export`` or :func:`write_bundle` wrote.
+        bounds: Keep LLRs within what the development data support.
+        fingerprint: SHA-256 of ``checksums.json`` that the bundle must have. Checksums inside a
+            folder show damage; only one that is kept elsewhere shows a deliberate change.
+
+    Raises:
+        InputError: The bundle is incomplete, altered, or not of this format.
+    """
+    folder = Path(bundle)
+    _check(folder, fingerprint)
+    path = folder / METADATA
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise InputError(f"{path} has the format {content['format']!r}, expected {FORMAT!r}")
+        rule, costs = _read_rule(content), as_cost_model(content["costs"])
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} is no description of a bundle ({error!r}); export it again"
+        ) from None
+    return Scorer(load_system(folder / FUSION), rule, costs, content, bounds=bounds)
+
+
+def fingerprint(bundle: str | Path) -> str:
+    """SHA-256 of the checksums of a bundle: it changes with any byte of the bundle."""
+    return _sha256(Path(bundle) / CHECKSUMS)
+
+
+def _describe(
+    system: FusionSystem, rule: DecisionRule, dev: Scores, costs: CostModel
+) -> dict[str, Any]:
+    """Everything about a bundle that is not in the fitted system."""
+    scorer = Scorer(system, rule, costs, {})
+    found = empirical_cost(scorer(dev.asv, dev.cm).accepted, dev.label, costs)
+    limits: dict[str, Any] | None = None
+    if rule.bounds is not None:
+        limits = {side: list(pair) for side, pair in rule.bounds._asdict().items()}
+        limits |= {"method": METHOD, "unreachable": unreachable(rule, costs)}
+    return {
+        "format": FORMAT,
+        "decision": {
+            "kind": rule.kind,
+            "threshold": rule.threshold,
+            "meaning": MEANING[rule.kind],
+        },
+        "costs": asdict(costs),
+        "bounds": limits,
+        "fusion": system.config,
+        "dev": {
+            "trials": {str(code): int((dev.label == code).sum()) for code in TrialClass},
+            "a_dcf": found.normalised.item(),
+            "p_miss": found.p_miss.item(),
+            "p_fa_nontarget": found.p_fa_nontarget.item(),
+            "p_fa_spoof": found.p_fa_spoof.item(),
+        },
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "lightning-sasv": __version__,
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("torch", "numpy", "safetensors")},
+        },
+    }
+
+
+def _read_rule(content: Mapping[str, Any]) -> DecisionRule:
+    decision, limits = content["decision"], content["bounds"]
+    if decision["kind"] not in MEANING:
+        raise InputError(f"the bundle asks for the unknown decision {decision['kind']!r}")
+    bounds = None
+    if limits is not None:
+        pairs = (Bounds(*map(float, limits[side])) for side in LLRBounds._fields)
+        bounds = LLRBounds(*pairs)
+    return DecisionRule(decision["kind"], float(decision["threshold"]), bounds)
+
+
+def _check(folder: Path, expected: str | None) -> None:
+    """Compare every file with its checksum."""
+    if not folder.is_dir():
+        raise InputError(f"no bundle at {folder}; make one with `lightning export`")
+    for name in (CHECKSUMS, *CHECKED):
+        if not (folder / name).is_file():
+            raise InputError(f"bundle {folder} is incomplete: {name} is missing; export it again")
+    if expected is not None and fingerprint(folder) != expected.lower():
+        raise InputError(
+            f"bundle {folder} has the fingerprint {fingerprint(folder)}, not {expected}: "
+            "it is another bundle, or it was altered"
+        )
+    try:
+        sums = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+        wanted = {name: str(sums[name]) for name in CHECKED}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{folder / CHECKSUMS} is damaged; export the bundle again") from None
+    for name, digest in wanted.items():
+        if _sha256(folder / name) != digest:
+            raise InputError(
+                f"{folder / name} does not match its SHA-256 in {CHECKSUMS}: the bundle was "
+                "altered or damaged; export it again"
+            )
+
+
+@contextmanager
+def _new_folder(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``out`` that becomes ``out`` at the end."""
+    if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
+        raise InputError(f"{out} is there already; remove it or choose another --out")
+    parent = ensure_directory(out.absolute().parent)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".tmp", dir=parent))
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o777 & ~umask)
+        temporary.replace(out)  # replaces an empty folder, and nothing else
+    except OSError as error:
+        raise InputError(f"cannot write bundle {out}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _as_json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,117 @@
+"""Differences between systems, with a verdict in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from lightning_sasv.evaluation.intervals import Resampled, percentiles
+
+COMPARED = ("sasv_eer", "sv_eer", "spf_eer", "asv_eer", "cm_eer", "cllr", "cm_cllr", "min_a_dcf")
+"""Metrics that are compared; lower is better in all of them."""
+
+Replicates = Mapping[str, Mapping[str, Resampled]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference under one way of drawing.
+
+    Attributes:
+        low: Lower end of the percentile interval.
+        high: Upper end.
+        p_value: Two-sided, 2 (1 + k) / (n + 1) with k the replicates on the rarer side of 0.
+    """
+
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval lies on one side of 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems in one metric.
+
+    Attributes:
+        metric: The metric.
+        first: Name of the first system.
+        second: Name of the second system.
+        difference: Metric of the first minus that of the second.
+        ways: The difference by ``trial`` and, where speakers are known, by ``speaker``.
+        verdict: What it means, in words.
+    """
+
+    metric: str
+    first: str
+    second: str
+    difference: float
+    ways: dict[str, Difference]
+    verdict: str
+
+
+def compare_systems(
+    ways: Mapping[str, Replicates], alpha: float = 5, metrics: Sequence[str] = COMPARED
+) -> list[Comparison]:
+    """Every pair of systems in every metric that both have.
+
+    Args:
+        ways: Replicates of the systems by way of drawing (``trial``, ``speaker``), the same seed.
+        alpha: Per cent outside the intervals.
+        metrics: Metrics to compare.
+    """
+    by_trial = next(iter(ways.values()))
+    return [
+        _compare(metric, first, second, ways, alpha)
+        for metric in metrics
+        for first, second in combinations(by_trial, 2)
+        if metric in by_trial[first] and metric in by_trial[second]
+    ]
+
+
+def _compare(
+    metric: str, first: str, second: str, ways: Mapping[str, Replicates], alpha: float
+) -> Comparison:
+    found = {}
+    difference = math.nan
+    for way, systems in ways.items():
+        one, other = systems[first][metric], systems[second][metric]
+        difference = one.value - other.value
+        found[way] = paired_difference(one.replicates - other.replicates, alpha)
+    return Comparison(
+        metric, first, second, difference, found, verdict(first, second, difference, found)
+    )
+
+
+def paired_difference(replicates: np.ndarray, alpha: float = 5) -> Difference:
+    """Interval and p-value of the difference in each replicate."""
+    defined = replicates[~np.isnan(replicates)]
+    rarer = min(np.count_nonzero(defined <= 0), np.count_nonzero(defined >= 0))
+    low, high = percentiles(replicates, alpha)
+    return Difference(low, high, min(1.0, 2 * (1 + rarer) / (defined.size + 1)))
+
+
+def verdict(first: str, second: str, difference: float, ways: Mapping[str, Difference]) -> str:
+    """The difference in words: better, better on these speakers only, or not to be told apart."""
+    if difference == 0 and all(way.low == way.high == 0 for way in ways.values()):
+        return f"{first} and {second} are equal"
+    better, worse = (first, second) if difference < 0 else (second, first)
+    trial = ways["trial"].clear
+    speaker = ways["speaker"].clear if "speaker" in ways else None
+    if trial and speaker:
+        return f"{better} is better than {worse}"
+    if trial and speaker is None:
+        return f"{better} is better than {worse} on these trials (speakers are not known)"
+    if trial:
+        return f"{better} is better than {worse} on these speakers; others may tell otherwise"
+    if speaker:
+        return f"{better} seems better than {worse}, but not beyond the chance of the trials"
+    return f"{first} and {second} cannot be told apart"

@@ -1,0 +1,205 @@
+"""Decisions on a table of trials, each with the numbers that it rests on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from lightning_sasv.decisions import (
+    POLICIES,
+    CostModel,
+    EmpiricalCost,
+    accept,
+    empirical_cost,
+    expected_cost,
+    nonlinear_score,
+)
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import atomic_path
+from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.scores import ScoreTable
+from lightning_sasv.trials import FusedScores, TrialClass
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PREFERRED = ("L3t", "L3", "L3c")
+"""Which of several fitted systems decides when none is named."""
+
+
+class Explained(NamedTuple):
+    """The number that a policy compares, and with what."""
+
+    score: torch.Tensor
+    threshold: float
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """What a policy costs on a table of trials.
+
+    Attributes:
+        accepted: Share of accepted trials.
+        expected: Mean posterior risk of the trials as they are; needs no labels.
+        expected_at_priors: The same with each class weighted by its prior: what the LLRs promise
+            for the actual cost. ``None`` without labels.
+        actual: What the decisions cost by the labels. ``None`` without labels.
+    """
+
+    accepted: float
+    expected: float
+    expected_at_priors: float | None
+    actual: EmpiricalCost | None
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions of one system under one policy.
+
+    Attributes:
+        frame: One row per trial: ids and labels as far as known, scores, LLRs, ``score``,
+            ``threshold``, ``decision`` and ``reason``.
+        result: What they cost.
+    """
+
+    frame: pl.DataFrame
+    result: PolicyResult
+
+
+def write_decisions(path: str | Path, decisions: Decisions) -> Path:
+    """Write the decisions as CSV, atomically."""
+    with atomic_path(path) as temporary:
+        decisions.frame.write_csv(temporary)
+    return Path(path)
+
+
+def gives_llrs(system: FusionSystem) -> bool:
+    """Whether a system turns scores into LLRs, which a cost model can be applied to."""
+    return system.density is not None or system.calibration is not None
+
+
+def choose_system(systems: dict[str, FusionSystem], name: str | None) -> str:
+    """The system that decides: the named one, or the best known of those that give LLRs."""
+    able = [one for one, system in systems.items() if gives_llrs(system)]
+    if name is None:
+        if not able:
+            raise InputError(f"none of the fitted systems ({', '.join(systems)}) gives LLRs")
+        return next((one for one in PREFERRED if one in able), able[0])
+    if name not in systems:
+        raise InputError(f"--system: no fitted system {name!r}; there are {', '.join(systems)}")
+    if name not in able:
+        raise InputError(
+            f"--system: {name} fuses scores that are no log-likelihood ratios, so costs and priors "
+            f"say nothing about its threshold; choose one of {', '.join(able) or 'none'}"
+        )
+    return name
+
+
+def decide_trials(
+    table: ScoreTable, system: FusionSystem, costs: CostModel, policy: str = "bayes"
+) -> Decisions:
+    """Accept or reject each trial.
+
+    Args:
+        table: Trials with ``asv_score`` and ``cm_score``; labels are used for the cost alone.
+        system: A fitted system that gives LLRs.
+        costs: Costs and priors.
+        policy: ``bayes``, ``linear`` or ``utility``.
+    """
+    import polars as pl
+
+    fused = fuse_table(table, system)
+    decision = accept(fused, costs, policy)
+    score, threshold = explain(fused, costs, policy)
+    known = [name for name in ("speaker", "utterance", "attack", "label") if name in table]
+    frame = table.frame.select(*known, "asv_score", "cm_score").with_columns(
+        pl.Series("asv_llr", fused.asv_llr.numpy()),
+        pl.Series("cm_llr", fused.cm_llr.numpy()),
+        pl.Series("score", score.numpy()),
+        pl.lit(threshold).alias("threshold"),
+        pl.Series("decision", np.where(decision.numpy(), "accept", "reject").tolist()),
+        pl.Series("reason", _reasons(fused, decision, costs)),
+    )
+    return Decisions(frame, policy_result(fused, table, costs, policy))
+
+
+def fuse_table(table: ScoreTable, system: FusionSystem) -> FusedScores:
+    """LLRs and fused scores of a table."""
+    table.need(["asv_score", "cm_score"], "a decision")
+    return system(table.numbers("asv_score"), table.numbers("cm_score"))
+
+
+def explain(fused: FusedScores, costs: CostModel, policy: str) -> Explained:
+    """The score of a policy and its threshold; a trial is accepted where the score is greater.
+
+    - ``bayes``: −log[(1−ρ̃) e^(−a) + ρ̃ e^(−c)] against −log β̃ (Ineq. app_policy_gen_llr4);
+    - ``linear``: a + c against log(w_non w_spf / w_tar²) (Ineq. action_fused_lr);
+    - ``utility``: min(a − log(w_non / w_tar), c − log(w_spf / w_tar)) against 0
+      (Ineq. app_policy_utility).
+    """
+    a, c = fused.asv_llr, fused.cm_llr
+    target, nontarget, spoof = (
+        _log(weight)
+        for weight in (costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof)
+    )
+    if math.isinf(target):  # a miss costs nothing: every policy rejects
+        return Explained(torch.zeros_like(a), math.inf)
+    if policy == "linear":
+        return Explained(a + c, nontarget + spoof - 2 * target)
+    if policy == "utility":
+        return Explained(torch.minimum(a - nontarget + target, c - spoof + target), 0.0)
+    if math.isinf(nontarget) and math.isinf(spoof):
+        return Explained(torch.full_like(a, math.inf), -costs.log_beta)
+    rho = costs.spoof_share
+    return Explained(nonlinear_score(a, c, 1 - rho, rho), -costs.log_beta)
+
+
+def policy_result(
+    fused: FusedScores, table: ScoreTable, costs: CostModel, policy: str
+) -> PolicyResult:
+    """Expected and actual cost of a policy."""
+    decision = accept(fused, costs, policy)
+    risks = expected_cost(fused, costs, policy)
+    accepted, expected = float(decision.double().mean()), float(risks.mean())
+    if "label" not in table or table.has_cm_labels:
+        return PolicyResult(accepted, expected, None, None)
+    labels = table.labels()
+    actual = empirical_cost(decision, torch.from_numpy(labels), costs)
+    priors = {
+        TrialClass.TARGET: costs.p_target,
+        TrialClass.NONTARGET: costs.p_nontarget,
+        TrialClass.SPOOF: costs.p_spoof,
+    }
+    promised = sum(
+        prior * float(risks[torch.from_numpy(labels == code)].mean())
+        for code, prior in priors.items()
+    )
+    return PolicyResult(accepted, expected, promised, actual)
+
+
+def compare_all(
+    table: ScoreTable, systems: dict[str, FusionSystem], costs: CostModel
+) -> dict[str, dict[str, PolicyResult]]:
+    """Every policy of every system on the same trials."""
+    found = {}
+    for name, system in systems.items():
+        fused = fuse_table(table, system)
+        found[name] = {policy: policy_result(fused, table, costs, policy) for policy in POLICIES}
+    return found
+
+
+def _reasons(fused: FusedScores, decision: torch.Tensor, costs: CostModel) -> list[str]:
+    """Target for what is accepted; else the class that speaks more against the trial."""
+    nontarget = _log(costs.weight_fa_nontarget) - fused.asv_llr
+    spoof = _log(costs.weight_fa_spoof) - fused.cm_llr
+    against = np.where((spoof > nontarget).numpy(), "spoof", "nontarget")
+    return np.where(decision.numpy(), "target", against).tolist()
+
+
+def _log(weight: float) -> float:
+    return math.log(weight) if weight > 0 else -math.inf

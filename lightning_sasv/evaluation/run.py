@@ -1,0 +1,202 @@
+"""A whole evaluation: metrics, breakdowns, intervals and comparisons of systems on tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lightning_sasv.evaluation.compare import COMPARED, Comparison, compare_systems
+from lightning_sasv.evaluation.intervals import (
+    Progress,
+    Resampled,
+    metrics_with_intervals,
+    resample,
+)
+from lightning_sasv.evaluation.systems import Evaluated, breakdown, gather, metrics_of
+from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.scores import ScoreTable
+
+Begin = Callable[[str, int], Progress]
+"""Called with what begins and its number of steps; returns what to call after each step."""
+
+Values = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is wanted of an evaluation.
+
+    Attributes:
+        settings: Costs and conventions of the metrics.
+        by: Columns to break every metric down by.
+        ci: Way of drawing for intervals (``intervals.WAYS``), or ``None``.
+        replicates: Bootstrap replicates.
+        seed: Seed of the bootstrap.
+        compare: Whether to compare the systems.
+        systems: Names of systems to keep, or ``None`` for all.
+        allow_missing: Whether trials that are not in every table are left out.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    by: tuple[str, ...] = ()
+    ci: str | None = None
+    replicates: int = 1000
+    seed: int = 0
+    compare: bool = False
+    systems: tuple[str, ...] | None = None
+    allow_missing: bool = False
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Everything that was found.
+
+    Attributes:
+        counts: Trials of each label.
+        options: What was wanted.
+        metrics: By system and name.
+        intervals: By system and name.
+        groups: By column, system, group and name.
+        comparisons: Of every pair of systems.
+        notes: What was left out.
+    """
+
+    counts: dict[str, int]
+    options: Options
+    metrics: dict[str, Values]
+    intervals: dict[str, dict[str, Resampled]]
+    groups: dict[str, dict[str, dict[str, Values]]]
+    comparisons: list[Comparison]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The results as plain values for JSON; NaN and infinity become ``None``."""
+        options = self.options
+        systems = {}
+        for name, metrics in self.metrics.items():
+            entry: dict[str, Any] = {"metrics": metrics}
+            if name in self.intervals:
+                entry["intervals"] = {
+                    metric: _interval(one) for metric, one in self.intervals[name].items()
+                }
+            if self.groups:
+                entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
+            systems[name] = entry
+        settings = {
+            "costs": asdict(options.settings.costs),
+            "tandem_costs": asdict(options.settings.tandem_costs),
+            "convention": options.settings.convention,
+            "ci": options.ci,
+            "replicates": options.replicates,
+            "seed": options.seed,
+        }
+        found = {
+            "trials": self.counts,
+            "settings": settings,
+            "systems": systems,
+            "comparisons": [asdict(one) for one in self.comparisons],
+        }
+        plain: dict[str, Any] = _plain(found)
+        return plain
+
+
+def evaluate_tables(
+    tables: Mapping[str, ScoreTable], options: Options, begin: Begin | None = None
+) -> EvaluationResult:
+    """Evaluate the systems of one or more labelled tables.
+
+    Args:
+        tables: Labelled tables by name.
+        options: What is wanted.
+        begin: Told of long work, for a progress bar.
+    """
+    scored = gather(tables, options.allow_missing, options.systems)
+    settings, trials = options.settings, scored.trials
+    metrics = {one.name: metrics_of(one, trials, settings) for one in scored.systems}
+    groups = {
+        column: {one.name: breakdown(one, trials, column, settings) for one in scored.systems}
+        for column in options.by
+    }
+    ways = _ways(scored, options, begin)
+    compared = {way: found for way, found in ways.items() if way in ("trial", "speaker")}
+    return EvaluationResult(
+        trials.counts(),
+        options,
+        metrics,
+        ways[options.ci] if options.ci else {},
+        groups,
+        compare_systems(compared) if options.compare and compared else [],
+        scored.notes,
+    )
+
+
+def _ways(
+    scored: Evaluated, options: Options, begin: Begin | None
+) -> dict[str, dict[str, dict[str, Resampled]]]:
+    """Replicates of each way of drawing that intervals or comparisons need."""
+    ways = [options.ci] if options.ci else []
+    if options.compare and len(scored.systems) > 1:
+        ways += ["trial"] + (["speaker"] if "speaker" in scored.trials.table else [])
+    results = {}
+    for way in dict.fromkeys(ways):
+        names = {
+            one.name: [
+                metric
+                for metric in metrics_with_intervals(one)
+                if way == options.ci or metric in COMPARED
+            ]
+            for one in scored.systems
+        }
+        results[way] = resample(
+            scored.systems,
+            scored.trials,
+            way,
+            options.replicates,
+            options.settings,
+            seed=options.seed,
+            names=names,
+            progress=begin(f"bootstrap by {way}", options.replicates) if begin else None,
+        )
+    return results
+
+
+def system_names(files: list[str]) -> dict[str, str]:
+    """A short name for each file: its stem, with as many folders as it takes to be unique."""
+    parts = [_name_parts(text) for text in files]
+    depth = 1
+    while depth < max(len(part) for part in parts):
+        short = ["/".join(part[-depth:]) for part in parts]
+        if len(set(short)) == len(short):
+            break
+        depth += 1
+    names: dict[str, str] = {}
+    for part, text in zip(parts, files, strict=True):
+        name = "/".join(part[-depth:])
+        count = sum(other.split("#")[0] == name for other in names)
+        names[f"{name}#{count + 1}" if count else name] = text
+    return names
+
+
+def _name_parts(text: str) -> list[str]:
+    if Path(text).exists() or "," not in text:
+        path = Path(text if Path(text).exists() else text.rpartition("=")[2])
+        return [*path.parts[:-1], path.stem]
+    return ["+".join(_name_parts(part)[-1] for part in text.split(",") if part)]
+
+
+def _interval(one: Resampled) -> dict[str, float]:
+    low, high = one.interval()
+    return {"value": one.value, "low": low, "high": high, "undefined": one.undefined}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,1 @@
+"""Experiments of several seeds and systems: training, evaluation, launching."""

@@ -1,0 +1,121 @@
+"""A whole experiment: which seeds and systems are missing, and computing just those."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from lightning_sasv.data.datamodule import SASVDataModule
+from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.seeds import SeedFolder, SeedScores, add_intervals, fill
+from lightning_sasv.experiment.settings import Experiment, digest
+from lightning_sasv.experiment.training import make_datamodule, train_heads
+from lightning_sasv.files import ensure_directory, write_text
+
+GROUP_FILE = "group.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Seeds to train together, systems to evaluate on each, and where to write.
+
+    Attributes:
+        experiment: Recipe and corpus.
+        seeds: Seeds that are trained together.
+        systems: Fusion systems.
+        out: Folder of the experiment.
+        interval_seed: Seed for which intervals are computed, if it is among ``seeds``.
+        replicates: Bootstrap replicates of an interval.
+        progress: Show a progress bar.
+    """
+
+    experiment: Experiment
+    seeds: tuple[int, ...]
+    systems: tuple[str, ...]
+    out: Path
+    interval_seed: int | None = None
+    replicates: int = 1000
+    progress: bool = True
+
+
+def seed_folder(out: Path, seed: int, key: str) -> SeedFolder:
+    """Folder of one seed's results."""
+    return SeedFolder(out / f"seed{seed}", seed, key)
+
+
+def run_job(job: Job) -> str:
+    """Compute what is missing of a job and return the key of its results.
+
+    Seeds that were once begun together are finished together, so that a run that was killed and
+    one that was not end with the same bits.
+    """
+    torch.set_num_threads(job.experiment.threads)
+    ensure_directory(job.out)
+    probe = make_datamodule(job.experiment, job.seeds)
+    key = job.experiment.key(probe.corpus)
+    missing = [s for s in job.seeds if _unfinished(job, seed_folder(job.out, s, key))]
+    for group in _groups(job.out, key, missing):
+        data = make_datamodule(job.experiment, group)
+        data.__dict__["corpus"] = probe.corpus
+        _run_group(replace(job, seeds=tuple(group)), data, key, missing)
+    return key
+
+
+def _unfinished(job: Job, folder: SeedFolder) -> bool:
+    if folder.missing(job.systems):
+        return True
+    wants = folder.seed == job.interval_seed and job.replicates > 0
+    return wants and bool(folder.lacks_interval(job.systems, job.replicates))
+
+
+def _group_folder(out: Path, key: str, seeds: Sequence[int]) -> Path:
+    return out / "training" / digest([key, list(seeds)])
+
+
+def _groups(out: Path, key: str, missing: Sequence[int]) -> list[list[int]]:
+    """Groups of seeds to train together: those begun before under this key, then the rest."""
+    groups = []
+    left = list(missing)
+    for file in sorted((out / "training").glob(f"*/{GROUP_FILE}")):
+        begun = json.loads(file.read_text())
+        if begun["key"] == key and set(begun["seeds"]) & set(left):
+            groups.append(begun["seeds"])
+            left = [seed for seed in left if seed not in begun["seeds"]]
+    return groups + ([left] if left else [])
+
+
+def _run_group(job: Job, data: SASVDataModule, key: str, missing: Sequence[int]) -> None:
+    folder = _group_folder(job.out, key, job.seeds)
+    group = {"key": key, "seeds": list(job.seeds)}
+    write_text(folder / GROUP_FILE, json.dumps(group) + "\n")
+    trainer, module, best = train_heads(job.experiment, data, folder, job.progress)
+    trainer.validate(module, datamodule=data, verbose=False)
+    dev = module.scored_trials()
+    trainer.test(module, datamodule=data, verbose=False)
+    evaluation = module.scored_trials()
+    for copy, seed in enumerate(job.seeds):
+        if seed not in missing:
+            continue
+        target = seed_folder(job.out, seed, key)
+        scores = SeedScores(module, copy, data.corpus, dev, evaluation)
+        fill(target, scores, job.systems, int(best.epoch[copy]))
+        if seed == job.interval_seed and job.replicates > 0:
+            add_intervals(target, scores, job.systems, job.replicates)
+
+
+def clear(out: Path) -> None:
+    """Remove the results of an earlier experiment, and nothing else, from ``out``."""
+    if not out.is_dir():
+        return
+    for folder in [out / "training", *out.glob("seed[0-9]*")]:
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise InputError(f"cannot remove {folder}: {error.strerror}") from None

@@ -1,0 +1,166 @@
+"""Results of one seed: its folder, what is missing in it, and how it is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Trainer
+
+from lightning_sasv.checkpoints import AtomicCheckpointIO
+from lightning_sasv.data.corpus import Corpus, TrialSet
+from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.settings import system_key
+from lightning_sasv.fitted import FOLDER, SUFFIX, load_system, save_system
+from lightning_sasv.fusion import FusionSystem, fit_systems, fuse_systems
+from lightning_sasv.metrics.functional import all_metrics, bootstrap
+from lightning_sasv.models import SASVModule
+from lightning_sasv.models.scoring import ScoredTrials, score_table
+from lightning_sasv.report.metrics_file import (
+    METRICS_FILE,
+    Metrics,
+    fitted_values,
+    read_metrics,
+    write_metrics,
+)
+from lightning_sasv.scores import write_scores
+
+
+@dataclass(frozen=True)
+class SeedFolder:
+    """The folder ``seed<NNNN>`` of a table, laid out like any folder of results.
+
+    Attributes:
+        path: The folder.
+        seed: Training seed.
+        key: Key of the training; entries with another key are not ours.
+    """
+
+    path: Path
+    seed: int
+    key: str
+
+    def metrics(self) -> Metrics:
+        """What is there; results of another configuration are an error, never mixed in."""
+        file = self.path / METRICS_FILE
+        found = read_metrics(file) if file.exists() else {}
+        for name, entry in found.items():
+            if entry.get("key") != self.key:
+                raise InputError(
+                    f"{self.path} holds results of another configuration, data set or version "
+                    f"({name}); choose another --out, or add --overwrite to replace them"
+                )
+        return found
+
+    def missing(self, systems: Iterable[str]) -> list[str]:
+        """Systems without a finished result under their present configuration."""
+        found = self.metrics()
+        return [s for s in systems if found.get(s, {}).get("system_key") != system_key(s)]
+
+    def lacks_interval(self, systems: Iterable[str], replicates: int) -> list[str]:
+        """Systems whose interval has not been computed with so many replicates."""
+        found = self.metrics()
+        wanted = {"replicates": replicates}
+        return [s for s in systems if not wanted.items() <= found[s].get("ci", {}).items()]
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """Scores of one seed on dev and eval, and the module that gave them."""
+
+    module: SASVModule
+    copy: int
+    corpus: Corpus
+    dev: ScoredTrials
+    eval: ScoredTrials
+
+    def of(self, split: str) -> tuple[TrialSet, ScoredTrials]:
+        """Trials and scores of ``dev`` or ``eval``, of this seed alone."""
+        scored: ScoredTrials = getattr(self, split)
+        return getattr(self.corpus, split), scored._replace(cm=scored.cm[self.copy])
+
+
+def fill(folder: SeedFolder, scores: SeedScores, systems: Sequence[str], epoch: int) -> None:
+    """Fit and evaluate the systems that are missing, and write everything; metrics come last."""
+    done = folder.metrics()
+    missing = folder.missing(systems)
+    if not missing:
+        return
+    names = list(dict.fromkeys([*done, *systems]))
+    _, dev = scores.of("dev")
+    fitted = fit_systems(dev.asv, dev.cm, dev.label, names)
+    entries: Metrics = {name: _head(folder, scores, name, epoch) for name in missing}
+    for split in ("dev", "eval"):
+        data, scored = scores.of(split)
+        fused = fuse_systems(fitted, scored.asv, scored.cm)
+        write_scores(folder.path / "scores" / f"{split}.csv", score_table(data, scored, fused))
+        for name in missing:
+            entries[name][split] = all_metrics(
+                fused[name].asv_llr, fused[name].cm_llr, fused[name].sasv, scored.label
+            )
+    for name, system in fitted.items():
+        about = {"corpus": scores.corpus.name, "seed": folder.seed}
+        save_system(folder.path / FOLDER / f"{name}{SUFFIX}", system, about)
+    for name in missing:
+        entries[name]["fitted"] = fitted_values(fitted[name])
+    _save_checkpoint(folder, scores, fitted)
+    write_metrics(folder.path / METRICS_FILE, done | entries)
+
+
+def _head(folder: SeedFolder, scores: SeedScores, name: str, epoch: int) -> dict[str, Any]:
+    return {
+        "corpus": scores.corpus.name,
+        "seed": folder.seed,
+        "key": folder.key,
+        "system_key": system_key(name),
+        "best_epoch": epoch,
+    }
+
+
+def _save_checkpoint(
+    folder: SeedFolder, scores: SeedScores, fitted: dict[str, FusionSystem]
+) -> None:
+    """A checkpoint of this seed alone, for ``lightning test --ckpt_path``."""
+    head = scores.module.head.select(scores.copy)
+    module = SASVModule(
+        in_dim=head.in_dim,
+        hidden_dims=head.hidden_dims,
+        systems=tuple(fitted),
+        seeds=(folder.seed,),
+    )
+    module.head.load_state_dict(head.state_dict())
+    for name, system in fitted.items():
+        module.fusion[name].load_state_dict(system.state_dict())
+    trainer = Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        plugins=[AtomicCheckpointIO()],
+    )
+    trainer.strategy.connect(module)
+    trainer.save_checkpoint(folder.path / "checkpoints" / "best.ckpt", weights_only=True)
+
+
+def add_intervals(
+    folder: SeedFolder, scores: SeedScores, systems: Sequence[str], replicates: int
+) -> None:
+    """Add the 95 % trial-bootstrap interval of the eval SASV-EER to the metrics."""
+    lacking = folder.lacks_interval(systems, replicates)
+    if not lacking:
+        return
+    done = folder.metrics()
+    fitted = {n: load_system(folder.path / FOLDER / f"{n}{SUFFIX}") for n in lacking}
+    _, scored = scores.of("eval")
+    for name, fused in fuse_systems(fitted, scored.asv, scored.cm).items():
+        interval = bootstrap("sasv_eer", fused.sasv, scored.label, n=replicates)
+        done[name]["ci"] = {
+            "metric": "sasv_eer",
+            "unit": "trial",
+            "replicates": replicates,
+            "low": interval.low,
+            "high": interval.high,
+        }
+    write_metrics(folder.path / METRICS_FILE, done)

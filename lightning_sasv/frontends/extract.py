@@ -1,0 +1,233 @@
+"""Extraction of a list of utterances into an ``EmbeddingStore``, resumable after any end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import write_text
+from lightning_sasv.frontends.base import FrontEnd, describe
+from lightning_sasv.frontends.lists import Utterance
+from lightning_sasv.frontends.manifest import Manifest
+from lightning_sasv.frontends.pipeline import Embedded, Find, Resources, embed_files
+
+SHARD_SIZE, SHARD_SECONDS = 256, 60.0
+"""A part is written after so many utterances or seconds, whichever comes first: no more than that
+is lost when a run is killed."""
+
+_SETTINGS = "front_end.json"
+
+Progress = Callable[[str, int, int], None]
+"""Told after each batch: name of the store, utterances that are done, utterances in all."""
+
+
+@dataclass
+class Extraction:
+    """What became of a list of utterances.
+
+    Attributes:
+        store: The embeddings, or ``None`` where there are none.
+        failures: Reason of each utterance that has no embedding.
+        computed: Utterances that were embedded now; the others were there already.
+        seconds: Time that took.
+        waited: Seconds that the networks waited for audio, over all workers.
+        busy: Seconds that the networks worked, over all workers.
+    """
+
+    store: EmbeddingStore | None
+    failures: dict[str, str] = field(default_factory=dict)
+    computed: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+    busy: float = 0.0
+
+
+class _Parts:
+    """The parts of an unfinished store: ``OUT/<stem>.parts/00000.safetensors`` and so on."""
+
+    def __init__(self, path: Path, front_end: dict[str, Any]) -> None:
+        self.folder = path.with_suffix(".parts")
+        self.settings = front_end
+        self._next = 0
+
+    def _belong(self) -> bool:
+        """Whether the parts that are there were made by the same front end."""
+        try:
+            text = (self.folder / _SETTINGS).read_text(encoding="utf-8")
+            return bool(json.loads(text) == self.settings)
+        except (OSError, ValueError):
+            return False
+
+    def open(self, overwrite: bool) -> Iterator[EmbeddingStore]:
+        """Make the folder ready and yield the parts of an earlier run."""
+        if self.folder.exists() and (overwrite or not any(self.folder.glob(f"*{SUFFIX}"))):
+            shutil.rmtree(self.folder)
+        if not self.folder.exists():
+            write_text(self.folder / _SETTINGS, json.dumps(self.settings))
+        if not self._belong():
+            raise InputError(
+                f"{self.folder} holds parts from another front end or other weights; give another "
+                "--out, or --overwrite to begin again"
+            )
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            self._next = int(path.stem) + 1
+            yield EmbeddingStore.load(path)
+
+    def write(self, store: EmbeddingStore) -> None:
+        """Add a part; it appears whole or not at all."""
+        store.save(self.folder / f"{self._next:05d}{SUFFIX}")
+        self._next += 1
+
+    def remove(self) -> None:
+        """Remove the parts, when the store that they make up is written."""
+        shutil.rmtree(self.folder)
+
+
+def extract(
+    front_end: FrontEnd,
+    utterances: Sequence[Utterance],
+    find: Find,
+    path: str | Path,
+    resources: Resources | None = None,
+    *,
+    overwrite: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+    shard_size: int = SHARD_SIZE,
+) -> Extraction:
+    """Embed recordings and write them to ``path`` as an ``EmbeddingStore``.
+
+    What is there from an earlier run with the same front end, finished or killed, is kept: only
+    the rest is computed. Recordings that cannot be embedded do not stop the others.
+
+    Args:
+        front_end: The network.
+        utterances: What to embed; the store has their order.
+        find: Where the recordings are.
+        path: File to write, ``….safetensors``; its folder gets a ``manifest.json``.
+        resources: Batch size, workers and device.
+        overwrite: Begin again instead of keeping embeddings from another front end.
+        strict: Raise an error where recordings cannot be embedded, after the others are done
+            (they are kept as parts).
+        progress: Told about each batch.
+        shard_size: Utterances of a part.
+
+    Raises:
+        InputError: ``path`` holds embeddings of another front end, or ``strict``.
+    """
+    path, resources = Path(path), resources or Resources()
+    settings = describe(front_end)
+    manifest = Manifest(path.parent)
+    parts = _Parts(path, settings)
+    done = _done_before(path, manifest, parts, overwrite)
+    todo = [utterance for utterance in utterances if utterance.id not in done]
+    result = Extraction(None)
+    total = len(utterances)
+
+    def report(new: int) -> None:
+        if progress is not None:
+            progress(path.stem, total - len(todo) + new, total)
+
+    report(0)
+    start = time.perf_counter()
+    for shard in _shards(embed_files(front_end, todo, find, resources), shard_size, result, report):
+        parts.write(shard)
+        done |= dict(zip(shard.ids, shard.vectors, strict=True))
+    result.seconds = time.perf_counter() - start
+    if strict and result.failures:
+        name, reason = next(iter(result.failures.items()))
+        raise InputError(
+            f"{len(result.failures)} of {total} recordings could not be embedded (--strict), "
+            f"first {name}: {reason}"
+        )
+    ids = [utterance.id for utterance in utterances if utterance.id in done]
+    if ids:
+        vectors = torch.stack([done[name] for name in ids])
+        result.store = EmbeddingStore(ids, vectors, str(path))
+        result.store.save(path)
+    manifest.add_store(path.stem, settings, resources, len(ids), result.failures)
+    parts.remove()
+    return result
+
+
+def _done_before(
+    path: Path, manifest: Manifest, parts: _Parts, overwrite: bool
+) -> dict[str, torch.Tensor]:
+    """Embeddings of a finished store and of the parts of an unfinished one."""
+    stores = []
+    if path.exists() and not overwrite:
+        if manifest.front_end_of(path.stem) != parts.settings:
+            raise InputError(
+                f"{path} was made by another front end or with other weights; give another --out, "
+                "or --overwrite to begin again"
+            )
+        stores.append(EmbeddingStore.load(path))
+    stores += parts.open(overwrite)
+    rows = ((store.ids, store.vectors) for store in stores)
+    return {name: row for ids, vectors in rows for name, row in zip(ids, vectors, strict=True)}
+
+
+def _shards(
+    batches: Iterator[Embedded], size: int, result: Extraction, report: Callable[[int], None]
+) -> Iterator[EmbeddingStore]:
+    """Collect batches into parts of ``size`` utterances or a minute's work."""
+    ids: list[str] = []
+    vectors: list[torch.Tensor] = []
+    begin = time.monotonic()
+
+    def collected() -> EmbeddingStore:
+        store = EmbeddingStore(list(ids), torch.cat(vectors), "extracted embeddings")
+        ids.clear()
+        vectors.clear()
+        return store
+
+    for batch in batches:
+        ids += batch.ids
+        vectors.append(batch.vectors)
+        result.failures |= batch.failures
+        result.computed += len(batch.ids)
+        result.waited += batch.waited
+        result.busy += batch.busy
+        report(result.computed + len(result.failures))
+        if len(ids) >= size or (ids and time.monotonic() - begin >= SHARD_SECONDS):
+            yield collected()
+            begin = time.monotonic()
+    if ids:
+        yield collected()
+
+
+def speaker_models(
+    store: EmbeddingStore, enrolment: dict[str, list[str]], path: str | Path
+) -> dict[str, str]:
+    """Write the mean embedding of each speaker's enrolment utterances to ``path``.
+
+    Args:
+        store: ASV embeddings of the enrolment utterances.
+        enrolment: Enrolment utterances of each speaker.
+        path: File to write.
+
+    Returns:
+        What is missing of each speaker that lacks one or all of its utterances.
+    """
+    problems: dict[str, str] = {}
+    models = {}
+    for speaker, names in enrolment.items():
+        found = [name for name in names if name in store]
+        if found:
+            models[speaker] = store.select(found).mean(dim=0)
+        if len(found) < len(names):
+            kept = f"the model is the mean of the other {len(found)}" if found else "no model"
+            problems[speaker] = f"{len(names) - len(found)} enrolment recordings failed; {kept}"
+    if models:
+        vectors = torch.stack(list(models.values()))
+        EmbeddingStore(list(models), vectors, str(path)).save(path)
+    return problems

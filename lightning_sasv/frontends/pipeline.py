@@ -1,0 +1,214 @@
+"""Audio files through a network: reading ahead in threads, several networks side by side."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.frontends.audio import read_audio
+from lightning_sasv.frontends.base import FrontEnd, move
+from lightning_sasv.frontends.lists import Utterance
+
+READ_AHEAD = 2
+"""Batches that are read while the networks are busy."""
+
+Find = Callable[[str], Path]
+"""Maps an utterance's place to its file, or says with an InputError why it cannot."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What an extraction may use.
+
+    Attributes:
+        batch_size: Recordings that are read and embedded together; by default 4, on a GPU 32.
+        workers: Batches that are embedded at the same time, each with one CPU thread; by default
+            one for each CPU, and one on a GPU.
+        device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda``, ``cuda:1``, …
+    """
+
+    batch_size: int | None = None
+    workers: int | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name, value in (("batch_size", self.batch_size), ("workers", self.workers)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+
+    def torch_device(self) -> torch.device:
+        """The device to compute on."""
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            device = torch.device(self.device)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"device {self.device!r} cannot be used: {reason}") from None
+        return device
+
+    def batch(self) -> int:
+        """Recordings of a batch."""
+        return self.batch_size or (4 if self.torch_device().type == "cpu" else 32)
+
+    def worker_count(self) -> int:
+        """Batches that are embedded at the same time."""
+        if self.workers is not None:
+            return self.workers
+        return 1 if self.torch_device().type != "cpu" else _available_cpus()
+
+
+def _available_cpus() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Embedded(NamedTuple):
+    """What became of a batch.
+
+    Attributes:
+        ids: Utterances that were embedded.
+        vectors: Their embeddings, (len(ids), dim), float32 on the CPU.
+        failures: Reason of each utterance that was not.
+        waited: Seconds that the network waited for audio.
+        busy: Seconds that the network worked.
+    """
+
+    ids: list[str]
+    vectors: Tensor
+    failures: dict[str, str]
+    waited: float
+    busy: float
+
+
+class _Read(NamedTuple):
+    ids: list[str]
+    waveforms: list[np.ndarray]
+    failures: dict[str, str]
+
+
+def _read_batch(front_end: FrontEnd, batch: Sequence[Utterance], find: Find) -> _Read:
+    read = _Read([], [], {})
+    samples = getattr(front_end, "samples", None)
+    for utterance in batch:
+        try:
+            waveform = read_audio(find(utterance.place), front_end.sample_rate, samples)
+        except InputError as error:
+            read.failures[utterance.id] = str(error)
+            continue
+        read.ids.append(utterance.id)
+        read.waveforms.append(waveform)
+    return read
+
+
+def _checked(front_end: FrontEnd, vectors: Tensor, count: int) -> Tensor:
+    """Embeddings as float32 on the CPU, if they have the shape that the network promises."""
+    if vectors.shape != (count, front_end.dim):
+        raise InputError(
+            f"{type(front_end).__name__}.embed gave a tensor of shape {tuple(vectors.shape)} for "
+            f"{count} waveforms; expected ({count}, {front_end.dim})"
+        )
+    return vectors.detach().to("cpu", torch.float32)
+
+
+def _embed(front_end: FrontEnd, read: _Read) -> tuple[Tensor, dict[str, str]]:
+    """Embeddings of a batch; where the batch fails, recording by recording to find the reason."""
+    if not read.ids:
+        return torch.empty(0, front_end.dim), {}
+    try:
+        vectors = torch.as_tensor(front_end.embed([torch.from_numpy(w) for w in read.waveforms]))
+    except (RuntimeError, ValueError) as error:
+        if len(read.ids) == 1:
+            reason = f"the network failed: {error}"
+            return torch.full((1, front_end.dim), torch.nan), {read.ids[0]: reason}
+        parts = [
+            _embed(front_end, _Read([name], [waveform], {}))
+            for name, waveform in zip(read.ids, read.waveforms, strict=True)
+        ]
+        failures = {name: reason for _, failed in parts for name, reason in failed.items()}
+        return torch.cat([row for row, _ in parts]), failures
+    return _checked(front_end, vectors, len(read.ids)), {}
+
+
+def _process(front_end: FrontEnd, reading: Future[_Read]) -> Embedded:
+    """Embed a batch as soon as it has been read."""
+    start = time.perf_counter()
+    read = reading.result()
+    ready = time.perf_counter()
+    vectors, failures = _embed(front_end, read)
+    finite = torch.isfinite(vectors).all(dim=1)
+    for name, good in zip(read.ids, finite.tolist(), strict=True):
+        if not good:
+            failures.setdefault(name, "the network gave NaN or infinity")
+    kept = [name for name, good in zip(read.ids, finite.tolist(), strict=True) if good]
+    busy = time.perf_counter() - ready
+    return Embedded(kept, vectors[finite], read.failures | failures, ready - start, busy)
+
+
+@contextmanager
+def _one_thread_per_worker(device: torch.device) -> Iterator[None]:
+    """On the CPU each worker computes in its own thread alone.
+
+    Whole recordings side by side use the CPUs better than several threads for one recording,
+    above all on a machine that has other work to do.
+    """
+    before = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def embed_files(
+    front_end: FrontEnd, utterances: Sequence[Utterance], find: Find, resources: Resources
+) -> Iterator[Embedded]:
+    """Embed recordings batch by batch, in order.
+
+    Reading and resampling run in threads of their own, ahead of the networks. No more than
+    ``workers + READ_AHEAD`` batches of audio are in memory.
+
+    Args:
+        front_end: The network.
+        utterances: What to embed.
+        find: Where the recordings are.
+        resources: Batch size, workers and device.
+    """
+    device, count = resources.torch_device(), resources.worker_count()
+    move(front_end, device)
+    pending: deque[Future[Embedded]] = deque()
+    start_worker = (lambda: torch.set_num_threads(1)) if device.type == "cpu" else None
+    size = resources.batch()
+    with (
+        _one_thread_per_worker(device),
+        ThreadPoolExecutor(count, "read") as readers,
+        ThreadPoolExecutor(count, "embed", initializer=start_worker) as workers,
+    ):
+        try:
+            for first in range(0, len(utterances), size):
+                batch = utterances[first : first + size]
+                reading = readers.submit(_read_batch, front_end, batch, find)
+                pending.append(workers.submit(_process, front_end, reading))
+                if len(pending) >= count + READ_AHEAD:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            workers.shutdown(wait=False, cancel_futures=True)
+            readers.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,115 @@
+"""Choice of the spoof prevalence ρ of the nonlinear rule on development trials."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightning_sasv.decisions.costs import CostModel
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.rules import fuse_nonlinear
+from lightning_sasv.metrics.functional import eer
+from lightning_sasv.trials import TrialClass
+
+_SAME_RISK = 1e-12
+"""Risks that differ by less are equal: they are sums in different orders."""
+
+Loss = Callable[[float], float]
+"""Maps a candidate of ρ to its loss."""
+
+
+def grid_search(loss: Loss, rounds: int = 5, points: int = 10) -> float:
+    """The paper's coarse-to-fine grid search over [0, 1].
+
+    Each round tries ``points`` equidistant candidates; one that equals the best so far replaces
+    it, so the last of equals wins. Then the end of the range that lies farther from the best
+    moves to the best. The search stops early when the range is empty.
+
+    Args:
+        loss: Loss of a candidate; asked once for each.
+        rounds: Number of rounds.
+        points: Candidates per round.
+    """
+    known_loss = functools.cache(loss)
+    low, high, best, least = 0.0, 1.0, 0.0, float("inf")
+    for _ in range(rounds):
+        for candidate in np.linspace(low, high, points).tolist():
+            value = known_loss(candidate)
+            if value <= least:
+                best, least = candidate, value
+        if high - best < best - low:
+            low = best
+        else:
+            high = best
+        if low >= high:
+            break
+    return best
+
+
+def eer_loss(llrs: Tensor, labels: Tensor) -> Loss:
+    """SASV-EER of the nonlinear score as a function of ρ.
+
+    Args:
+        llrs: ASV and CM LLRs of the trials, (2, trials).
+        labels: ``TrialClass`` codes, (trials,).
+    """
+    target = labels == TrialClass.TARGET
+    parts = llrs[:, target], llrs[:, ~target]
+
+    def loss(rho: float) -> float:
+        positives, negatives = (fuse_nonlinear(asv, cm, rho) for asv, cm in parts)
+        return eer(positives, negatives).value
+
+    return loss
+
+
+def least_risk_rho(llrs: Tensor, labels: Tensor, costs: CostModel) -> float:
+    """The ρ of least empirical decision risk, exactly.
+
+    A trial is accepted iff ``(1−ρ) e^(−a) + ρ e^(−c) < β`` (Ineq. action_optimal_llr, with β the
+    ratio of the cost-weighted priors). The left side is linear in ρ, so every trial changes sides
+    at most once, and the risk is constant between these points: they are sorted and summed up.
+    The middle of the widest interval of least risk is returned.
+
+    Args:
+        llrs: ASV and CM LLRs of the trials, (2, trials).
+        labels: ``TrialClass`` codes, (trials,).
+        costs: Costs and priors.
+
+    Raises:
+        InputError: Either the targets or all others have no weight, so that ρ does not matter.
+    """
+    if not math.isfinite(costs.log_beta):
+        raise InputError(f"no rho has the least risk: the odds of {costs} are 0 or infinite")
+    start, end = torch.exp(-llrs - costs.log_beta)  # accepted at ρ = 0 and at ρ = 1 if below 1
+    rise = (1 - start) / (end - start)
+    change = torch.where(end > start, rise, 1 - (1 - end) / (start - end))
+    turns = (start < 1) != (end < 1)
+    price = _price_of_accepting(labels, costs)
+    step = torch.where(end < 1, price, -price)[turns]
+    change, order = change[turns].sort()
+    risk = torch.cat([step.new_zeros(1), step[order].cumsum(0)])
+    edges = torch.cat([change.new_zeros(1), change, change.new_ones(1)])
+    width = edges.diff()
+    least = risk[width > 0].min()
+    widest = torch.where((width > 0) & (risk <= least + _SAME_RISK), width, -1.0).argmax()
+    return float(edges[widest] + edges[widest + 1]) / 2
+
+
+def _price_of_accepting(labels: Tensor, costs: CostModel) -> Tensor:
+    """What it adds to the risk to accept each trial instead of rejecting it."""
+    price = torch.zeros(labels.shape, dtype=torch.float64, device=labels.device)
+    weights = {
+        TrialClass.SPOOF: costs.weight_fa_spoof,
+        TrialClass.TARGET: -costs.weight_miss,
+        TrialClass.NONTARGET: costs.weight_fa_nontarget,
+    }
+    for code, weight in weights.items():
+        mask = labels == int(code)
+        price[mask] = weight / int(mask.sum())
+    return price

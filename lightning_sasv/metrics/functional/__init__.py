@@ -1,0 +1,67 @@
+"""Metrics as pure functions: tensors or arrays in, Python floats out; float64 inside.
+
+Rates are fractions (0.0143), never per cent. A trial is accepted when its score is greater than the
+threshold. A NaN or an empty class is an error that names it.
+"""
+
+from lightning_sasv.metrics.functional.bootstrap import (
+    ConfidenceInterval,
+    PairedInterval,
+    bootstrap,
+    paired_bootstrap,
+)
+from lightning_sasv.metrics.functional.cllr import CllrParts, cllr, cllr_decomposition, cllr_min
+from lightning_sasv.metrics.functional.cross_entropy import CrossEntropy, cross_entropy
+from lightning_sasv.metrics.functional.curves import (
+    DETCurve,
+    ECECurve,
+    ROCCurve,
+    det_curve,
+    ece_curve,
+    roc_curve,
+)
+from lightning_sasv.metrics.functional.dcf import DCF, a_dcf, cm_dcf
+from lightning_sasv.metrics.functional.eer import EER, Convention, SASVEERs, eer, sasv_eers
+from lightning_sasv.metrics.functional.families import COLUMNS, Settings
+from lightning_sasv.metrics.functional.summary import all_metrics, by_group
+from lightning_sasv.metrics.functional.tdcf import ASVSPOOF5_RATES, TDCF, ASVRates, t_dcf
+from lightning_sasv.metrics.functional.teer import TandemEER, TandemPath, t_eer, t_eer_path
+
+__all__ = [
+    "ASVSPOOF5_RATES",
+    "COLUMNS",
+    "DCF",
+    "EER",
+    "TDCF",
+    "ASVRates",
+    "CllrParts",
+    "ConfidenceInterval",
+    "Convention",
+    "CrossEntropy",
+    "DETCurve",
+    "ECECurve",
+    "PairedInterval",
+    "ROCCurve",
+    "SASVEERs",
+    "Settings",
+    "TandemEER",
+    "TandemPath",
+    "a_dcf",
+    "all_metrics",
+    "bootstrap",
+    "by_group",
+    "cllr",
+    "cllr_decomposition",
+    "cllr_min",
+    "cm_dcf",
+    "cross_entropy",
+    "det_curve",
+    "ece_curve",
+    "eer",
+    "paired_bootstrap",
+    "roc_curve",
+    "sasv_eers",
+    "t_dcf",
+    "t_eer",
+    "t_eer_path",
+]

@@ -1,0 +1,203 @@
+"""Error rates of a tandem at any pair of thresholds, and the pairs on the path of one ρ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightning_sasv.metrics.functional._checks import BLOCK, Floats
+from lightning_sasv.metrics.functional.concurrent import Tandem
+
+Index = NDArray[np.intp]
+
+_REFINE = 8  # ASV thresholds of one level per threshold of the level above
+
+
+class TandemCurves(NamedTuple):
+    """Error rates at the ascending thresholds of each detector; the first accepts all.
+
+    Attributes:
+        miss_asv: Targets rejected by the verifier.
+        fa_nontarget: Nontargets accepted by the verifier.
+        fa_spoof: Spoofs accepted by the verifier.
+        miss_cm: Bona fide trials (targets and nontargets) rejected by the countermeasure.
+        fa_cm: Spoofs accepted by the countermeasure.
+    """
+
+    miss_asv: Floats
+    fa_nontarget: Floats
+    fa_spoof: Floats
+    miss_cm: Floats
+    fa_cm: Floats
+
+    def rates(self, asv: Index | int, cm: Index | int) -> tuple[Floats, Floats, Floats]:
+        """Tandem miss, false acceptance of nontargets and of spoofs at pairs of thresholds."""
+        passed = 1 - self.miss_cm[cm]
+        return (
+            1 - passed + passed * self.miss_asv[asv],
+            passed * self.fa_nontarget[asv],
+            self.fa_cm[cm] * self.fa_spoof[asv],
+        )
+
+
+def thresholds_of(tandem: Tandem) -> tuple[Floats, Floats]:
+    """Every threshold of the verifier and of the countermeasure: -inf, then each distinct score."""
+    asv = np.unique(np.concatenate([steps.values for steps in tandem[:3]]))
+    cm = np.unique(np.concatenate([steps.values for steps in tandem[3:]]))
+    return np.concatenate([[-math.inf], asv]), np.concatenate([[-math.inf], cm])
+
+
+def curves_at(tandem: Tandem, asv: Floats, cm: Floats) -> TandemCurves:
+    """Error rates at ascending thresholds of the two detectors, the first of which accept all."""
+    rates = (
+        tandem.target.up_to(asv),
+        tandem.nontarget.over(asv),
+        tandem.spoof.over(asv),
+        tandem.bona_fide.up_to(cm),
+        tandem.cm_spoof.over(cm),
+    )
+    for rate, first in zip(rates, (0, 1, 1, 0, 1), strict=True):
+        rate[0] = first
+    return TandemCurves(*rates)
+
+
+class PathPoints(NamedTuple):
+    """For each ASV threshold the neighbouring CM thresholds between which the tandem balances.
+
+    Attributes:
+        asv: Index of each ASV threshold that has a balancing CM threshold.
+        upper: Index of the first CM threshold with miss >= fa.
+        miss: Tandem miss rates at ``upper - 1`` and at ``upper``.
+        fa: (1 - ρ) fa_non + ρ fa_spf at ``upper - 1`` and at ``upper``.
+    """
+
+    asv: Index
+    upper: Index
+    miss: tuple[Floats, Floats]
+    fa: tuple[Floats, Floats]
+
+    def nearest(self) -> tuple[Floats, Index]:
+        """Mean of the two rates at the CM threshold where they differ least, and that threshold."""
+        below = np.abs(self.miss[0] - self.fa[0]) <= np.abs(self.miss[1] - self.fa[1])
+        miss, fa = (np.where(below, *pair) for pair in (self.miss, self.fa))
+        return (miss + fa) / 2, self.upper - below
+
+    def interpolated(self) -> tuple[Floats, Index]:
+        """The common rate on the straight line between the two thresholds, and the upper one."""
+        gap, overshoot = self.fa[0] - self.miss[0], self.miss[1] - self.fa[1]
+        share = gap / (gap + overshoot)
+        return self.miss[0] + share * (self.miss[1] - self.miss[0]), self.upper
+
+
+def path_points(curves: TandemCurves, rho: float) -> Iterator[PathPoints]:
+    """Balance the tandem at every ASV threshold, block by block.
+
+    At a fixed ASV threshold miss - fa grows with the CM threshold from Pmiss - Pfa < 0 to 1, and at
+    a fixed CM threshold it grows with the ASV threshold. So bisection finds the balance, and the
+    balance of a coarse subset of ASV thresholds brackets that of all others.
+
+    Args:
+        curves: Error rates of the two detectors.
+        rho: Share of spoofs among the negatives.
+
+    Yields:
+        The brackets of consecutive ASV thresholds; those without a balance are left out.
+    """
+    size = int(np.argmin(curves.miss_asv < _mix(curves.fa_nontarget, curves.fa_spoof, rho)))
+    starts = np.arange(0, size, BLOCK)
+    passed = 1 - curves.miss_cm
+    whole = np.zeros(1, np.intp), np.full(1, passed.size - 1)
+    coarse = _Sums.of(curves, passed, rho, starts)
+    bounds = np.append(_bisect(coarse, np.arange(starts.size), *whole), 0)
+    for start, low, high in zip(starts, bounds[1:], bounds[:-1], strict=True):
+        asv = np.arange(int(start), min(int(start) + BLOCK, size))
+        found = _balance_all(_Sums.of(curves, passed, rho, asv), int(low), int(high))
+        rates = [curves.rates(asv, at) for at in (found - 1, found)]
+        miss, fa = ([rate[0] for rate in rates], [_mix(*rate[1:], rho) for rate in rates])
+        yield PathPoints(asv, found, (miss[0], miss[1]), (fa[0], fa[1]))
+
+
+class NearestPair(NamedTuple):
+    """The threshold pair of the ρ = 0.5 path that is nearest to concurrency.
+
+    Attributes:
+        asv: Index of the ASV threshold.
+        cm: Index of the CM threshold.
+        mean: t-EER there by the mean rule, (miss + (fa_non + fa_spf) / 2) / 2.
+    """
+
+    asv: int
+    cm: int
+    mean: float
+
+
+def nearest_pair(curves: TandemCurves) -> NearestPair:
+    """Threshold pair with the smallest abs(Pfa_non / Pfa_spf - Pfa_cm / (1 - Pmiss_cm))."""
+    best, pair = math.inf, NearestPair(0, 0, math.nan)
+    for points in path_points(curves, 0.5):
+        mean, at_cm = points.nearest()
+        with np.errstate(divide="ignore", invalid="ignore"):  # 0/0, inf - inf: no candidates
+            ratio_asv = curves.fa_nontarget[points.asv] / curves.fa_spoof[points.asv]
+            ratio_cm = curves.fa_cm[at_cm] / (1 - curves.miss_cm[at_cm])
+            gap = np.abs(ratio_asv - ratio_cm)
+        k = int(np.argmin(np.where(np.isnan(gap), math.inf, gap)))
+        if math.isnan(pair.mean) or gap[k] < best:
+            best = float(gap[k]) if not math.isnan(gap[k]) else math.inf
+            pair = NearestPair(int(points.asv[k]), int(at_cm[k]), float(mean[k]))
+    return pair
+
+
+def _mix(fa_nontarget: Floats, fa_spoof: Floats, rho: float) -> Floats:
+    return (1 - rho) * fa_nontarget + rho * fa_spoof
+
+
+class _Sums(NamedTuple):
+    """miss >= fa is passed * x + fa_cm * y <= 1: two factors per CM and per ASV threshold."""
+
+    passed: Floats
+    fa_cm: Floats
+    x: Floats
+    y: Floats
+
+    @classmethod
+    def of(cls, curves: TandemCurves, passed: Floats, rho: float, asv: Index) -> _Sums:
+        x = 1 - curves.miss_asv.take(asv) + (1 - rho) * curves.fa_nontarget.take(asv)
+        return cls(passed, curves.fa_cm, x, rho * curves.fa_spoof.take(asv))
+
+    def enough(self, at: Index, cm: Index) -> NDArray[np.bool_]:
+        total = self.passed.take(cm) * self.x.take(at)
+        total += self.fa_cm.take(cm) * self.y.take(at)
+        return total <= 1
+
+
+def _balance_all(sums: _Sums, lowest: int, highest: int) -> Index:
+    """First CM threshold with miss >= fa for every ASV threshold, coarse to fine."""
+    size = sums.x.size
+    step = _REFINE ** int(math.log(size, _REFINE))
+    low, high = np.full(1, lowest), np.full(1, highest)
+    found = np.empty(0, np.intp)
+    while step >= 1:
+        at = np.arange(0, size, step)
+        if found.size:
+            low = np.repeat(np.append(found[1:], lowest), _REFINE)[: at.size]
+            high = np.repeat(found, _REFINE)[: at.size]
+        found = _bisect(sums, at, low, high)
+        step //= _REFINE
+    return found
+
+
+def _bisect(sums: _Sums, at: Index, low: Index, high: Index) -> Index:
+    """First CM threshold with miss >= fa, known to lie in [low, high]."""
+    low, high = (np.broadcast_to(end, at.shape).copy() for end in (low, high))
+    active = np.flatnonzero(low < high)
+    while active.size:
+        middle = (low.take(active) + high.take(active)) // 2
+        enough = sums.enough(at.take(active), middle)
+        high[active[enough]] = middle[enough]
+        low[active[~enough]] = middle[~enough] + 1
+        active = active[low.take(active) < high.take(active)]
+    return low

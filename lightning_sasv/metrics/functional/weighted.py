@@ -1,0 +1,172 @@
+"""Metrics of weighted trials: sorted once, evaluated for any number of weightings.
+
+A weight is how often a trial counts. With whole weights every value equals the metric of the
+trials literally repeated so often, which is what resampling needs: no sorting per replicate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.metrics.functional.cllr import negative_loss, parts_of, positive_loss
+from lightning_sasv.metrics.functional.dcf import bayes_threshold, normaliser
+from lightning_sasv.metrics.functional.eer import Convention
+from lightning_sasv.metrics.functional.ladder import (
+    Counts,
+    crossing,
+    ladder,
+    points_eer,
+    smallest_cost,
+)
+from lightning_sasv.metrics.functional.pav import hull, hull_eer
+from lightning_sasv.metrics.functional.ranking import Ranking
+from lightning_sasv.metrics.functional.resampling import Weights
+
+Values = dict[str, float]
+
+
+class Family(Protocol):
+    """Metrics that share their sorting; called with the weight of each trial."""
+
+    def __call__(self, weights: Weights) -> Values:
+        """Every metric of the family, by name; NaN where a class has no weight."""
+        ...
+
+
+class SortedClass:
+    """The trials of one class in ascending order of their scores."""
+
+    def __init__(self, scores: Floats, mask: NDArray[np.bool_]) -> None:
+        trials = np.flatnonzero(mask)
+        self.trials = trials[np.argsort(scores[trials])]
+        self.values = scores[self.trials]
+
+    def cumulative(self, weights: Weights) -> NDArray[np.int64]:
+        """Summed weight of the first so many trials, from 0 to the total."""
+        total = np.zeros(self.trials.size + 1, dtype=np.int64)
+        np.cumsum(weights.take(self.trials), out=total[1:])
+        return total
+
+
+class DetectionFamily:
+    """Everything that one score and one or two kinds of negatives give.
+
+    Args:
+        scores: Score of each trial.
+        positive: Which trials are positives.
+        negatives: For each kind, which trials they are.
+        names: Name of each metric wanted, by what it is: ``eer``, ``eer_0``, ``eer_1`` (against
+            one kind of negatives), ``cllr``, ``cllr_min``, ``cllr_calib``, ``min_dcf``,
+            ``act_dcf``.
+        weights: Weight of the miss rate and of each kind's false acceptances, for the DCF.
+        convention: Of the EERs.
+    """
+
+    def __init__(
+        self,
+        scores: Floats,
+        positive: NDArray[np.bool_],
+        negatives: tuple[NDArray[np.bool_], ...],
+        names: Mapping[str, str],
+        weights: tuple[float, ...],
+        convention: Convention = "asvspoof",
+    ) -> None:
+        self.names, self.weights, self.convention = names, weights, convention
+        self.positive = SortedClass(scores, positive)
+        self.negatives = [SortedClass(scores, mask) for mask in negatives]
+        self.rungs = ladder(self.positive.values, *(part.values for part in self.negatives))
+        classes = (self.positive, *self.negatives)
+        if "cllr" in names or "cllr_calib" in names:
+            kinds = (positive_loss, *(negative_loss for _ in negatives))
+            pairs = zip(kinds, classes, strict=True)
+            self.losses = [loss(part.values) for loss, part in pairs]
+        if "act_dcf" in names:
+            cut = bayes_threshold(weights)
+            self.cuts = [np.searchsorted(part.values, cut, side="right") for part in classes]
+        if convention in ("interpolated", "max"):
+            self.masks = (positive, *negatives)
+            self.ranking = Ranking(scores)
+
+    def __call__(self, weights: Weights) -> Values:
+        """Every metric wanted, by name."""
+        classes = (self.positive, *self.negatives)
+        cumulative = [part.cumulative(weights) for part in classes]
+        if not all(total[-1] for total in cumulative):
+            return dict.fromkeys(self.names.values(), math.nan)
+        ranks = (self.rungs.first, *self.rungs.below)
+        counts = [total.take(rank) for total, rank in zip(cumulative, ranks, strict=True)]
+        values: Values = {}
+        self._eers(weights, counts, values)
+        self._cllrs(weights, counts, values)
+        self._dcfs(cumulative, counts, values)
+        return {name: values[what] for what, name in self.names.items()}
+
+    def _eers(self, weights: Weights, counts: list[NDArray[np.int64]], values: Values) -> None:
+        kinds = {"eer": slice(1, None)}
+        kinds |= {f"eer_{k}": slice(k + 1, k + 2) for k in range(len(self.negatives))}
+        kinds = {what: kind for what, kind in kinds.items() if what in self.names}
+        if kinds and self.convention in ("interpolated", "max"):
+            counts = [self.ranking.rejected(np.where(mask, weights, 0)) for mask in self.masks]
+        for what, kind in kinds.items():
+            values[what] = _eer(counts[0], sum(counts[kind][1:], counts[kind][0]), self.convention)
+
+    def _cllrs(self, weights: Weights, counts: list[NDArray[np.int64]], values: Values) -> None:
+        wanted = {"cllr", "cllr_min", "cllr_calib"} & set(self.names)
+        if not wanted:
+            return
+        cost = math.nan
+        if wanted != {"cllr_min"}:
+            classes = (self.positive, *self.negatives)
+            sums = [
+                weighted_sum(loss, weights.take(part.trials))
+                for loss, part in zip(self.losses, classes, strict=True)
+            ]
+            negatives = sum(int(count[-1]) for count in counts[1:])
+            cost = (sums[0] / int(counts[0][-1]) + sum(sums[1:]) / negatives) / 2
+        values["cllr"] = cost
+        if wanted != {"cllr"}:
+            parts = parts_of(cost, hull(counts[0], sum(counts[2:], counts[1])))
+            values["cllr_min"], values["cllr_calib"] = parts.min, parts.calib
+
+    def _dcfs(
+        self,
+        cumulative: list[NDArray[np.int64]],
+        counts: list[NDArray[np.int64]],
+        values: Values,
+    ) -> None:
+        if "min_dcf" in self.names:
+            cost, _ = smallest_cost(self.weights, counts[0], tuple(counts[1:]))
+            values["min_dcf"] = cost / normaliser(self.weights)
+        if "act_dcf" in self.names:
+            rejected = [
+                float(total[cut] / total[-1])
+                for total, cut in zip(cumulative, self.cuts, strict=True)
+            ]
+            cost = self.weights[0] * rejected[0]
+            cost += sum(w * (1 - r) for w, r in zip(self.weights[1:], rejected[1:], strict=True))
+            values["act_dcf"] = cost / normaliser(self.weights)
+
+
+def _eer(positives: Counts, negatives: Counts, convention: Convention) -> float:
+    if convention == "asvspoof":
+        return crossing(positives, negatives).value
+    if convention == "rocch":
+        return hull_eer(hull(positives, negatives))
+    return points_eer(positives, negatives, worst=convention == "max")
+
+
+def weighted_sum(loss: Floats, weights: Weights) -> float:
+    """Weighted sum in which an infinite loss of weight 0 counts nothing."""
+    counts = weights.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        total = float(loss @ counts)
+    if math.isnan(total):
+        used = np.flatnonzero(counts)
+        total = float(loss[used] @ counts[used])
+    return total

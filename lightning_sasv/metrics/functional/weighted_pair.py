@@ -1,0 +1,106 @@
+"""Metrics of weighted trials that need two scores: t-EER, t-DCF, three-class cross-entropy."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import numpy as np
+
+from lightning_sasv.decisions.costs import CostModel
+from lightning_sasv.metrics.functional._checks import Codes, Floats, UndefinedMetricError
+from lightning_sasv.metrics.functional.concurrent import Tandem, find_meeting
+from lightning_sasv.metrics.functional.cross_entropy import (
+    class_priors,
+    entropy,
+    stack_llrs,
+    trial_losses,
+)
+from lightning_sasv.metrics.functional.ladder import ladder, smallest_cost
+from lightning_sasv.metrics.functional.resampling import Weights
+from lightning_sasv.metrics.functional.steps import Steps
+from lightning_sasv.metrics.functional.tandem import curves_at, nearest_pair, thresholds_of
+from lightning_sasv.metrics.functional.tdcf import Version, tdcf_coefficients, verifier_rates
+from lightning_sasv.metrics.functional.weighted import (
+    SortedClass,
+    Values,
+    weighted_sum,
+)
+from lightning_sasv.trials import TrialClass
+
+
+class TandemFamily:
+    """Concurrent t-EER: ``t_eer``, and ``t_eer_closest`` if wanted."""
+
+    def __init__(self, asv: Floats, cm: Floats, codes: Codes, closest: bool) -> None:
+        masks = [codes == member.value for member in TrialClass]
+        spoof, target, nontarget = masks
+        self.classes = [SortedClass(asv, mask) for mask in (target, nontarget, spoof)]
+        self.classes += [SortedClass(cm, target | nontarget), SortedClass(cm, spoof)]
+        self.closest = closest
+        self.grids = thresholds_of(Tandem(*(Steps(part.values) for part in self.classes)))
+
+    def __call__(self, weights: Weights) -> Values:
+        """The rates of weighted trials."""
+        steps = [Steps(part.values, weights.take(part.trials)) for part in self.classes]
+        values = {"t_eer": math.nan, "t_eer_closest": math.nan}
+        if not all(part.total for part in steps):
+            return values
+        tandem = Tandem(*steps)
+        meeting = find_meeting(tandem)
+        if meeting is not None:
+            return dict.fromkeys(values, meeting.value)
+        if self.closest:
+            values["t_eer_closest"] = nearest_pair(curves_at(tandem, *self.grids)).mean
+        return values
+
+
+class TandemCostFamily:
+    """Minimum t-DCF: ``min_t_dcf`` and ``min_t_dcf_legacy``."""
+
+    def __init__(self, asv: Floats, cm: Floats, codes: Codes, costs: CostModel) -> None:
+        spoof, target, nontarget = (codes == member.value for member in TrialClass)
+        self.asv = [SortedClass(asv, mask) for mask in (target, nontarget, spoof)]
+        self.cm = [SortedClass(cm, mask) for mask in (target | nontarget, spoof)]
+        self.asv_rungs = ladder(self.asv[0].values, self.asv[1].values)
+        self.cm_rungs = ladder(self.cm[0].values, self.cm[1].values)
+        self.costs = costs
+
+    def __call__(self, weights: Weights) -> Values:
+        """The costs of weighted trials."""
+        totals = [part.cumulative(weights) for part in self.asv]
+        bona_fide, spoof = (part.cumulative(weights) for part in self.cm)
+        if not all(total[-1] for total in totals):
+            return {"min_t_dcf": math.nan, "min_t_dcf_legacy": math.nan}
+        rates = verifier_rates([part.values for part in self.asv], totals, self.asv_rungs)
+        counts = bona_fide.take(self.cm_rungs.first), spoof.take(self.cm_rungs.below[0])
+        values: Values = {}
+        versions: dict[str, Version] = {"min_t_dcf": "2019", "min_t_dcf_legacy": "legacy"}
+        for name, version in versions.items():
+            values[name] = math.nan
+            with suppress(UndefinedMetricError):  # a resampled verifier too poor for the t-DCF
+                c0, c1, c2 = tdcf_coefficients(rates, self.costs, version)
+                cost, _ = smallest_cost((c1, c2), counts[0], counts[1:])
+                values[name] = (c0 + cost) / (c0 + min(c1, c2))
+        return values
+
+
+class CrossEntropyFamily:
+    """Normalised three-class cross-entropy: ``nce``."""
+
+    def __init__(self, asv: Floats, cm: Floats, codes: Codes, costs: CostModel) -> None:
+        self.prior = class_priors(costs)
+        losses = trial_losses(stack_llrs(asv, cm), codes, self.prior)
+        self.trials = [np.flatnonzero(codes == code) for code in range(self.prior.size)]
+        self.losses = [losses[trials] for trials in self.trials]
+
+    def __call__(self, weights: Weights) -> Values:
+        """The cross-entropy of weighted trials."""
+        counts = [weights.take(trials) for trials in self.trials]
+        if not all(count.any() for count in counts):
+            return {"nce": math.nan}
+        means = [
+            weighted_sum(loss, count) / float(count.sum())
+            for loss, count in zip(self.losses, counts, strict=True)
+        ]
+        return {"nce": float(self.prior @ np.array(means)) / entropy(self.prior)}

@@ -1,0 +1,117 @@
+"""Concurrent tandem equal error rate as a metric class."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lightning_sasv.metrics.base import MissingClass, PairMetric, Thresholds
+from lightning_sasv.metrics.functional.concurrent import Tandem, find_meeting
+from lightning_sasv.metrics.functional.steps import Steps
+from lightning_sasv.metrics.functional.tandem import TandemCurves, nearest_pair
+from lightning_sasv.metrics.functional.teer import Rule, check_rule, t_eer
+from lightning_sasv.metrics.histogram import Histogram
+from lightning_sasv.trials import TrialClass
+
+_TARGET, _NONTARGET, _SPOOF = TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF
+
+
+class TandemEER(PairMetric):
+    """Concurrent t-EER; NaN where no concurrent point exists.
+
+    With ``thresholds`` the error has no simple formula: :meth:`error_bound` brackets the value from
+    the exact error rates at the grid, and is infinite when the grid cannot tell whether a
+    concurrent point exists.
+
+    Args:
+        rule: See :func:`lightning_sasv.metrics.functional.t_eer`; with ``thresholds`` always
+            ``interpolated``.
+        closest: Where no concurrent point exists give the ρ = 0.5 t-EER at the pair of thresholds
+            nearest to one, instead of NaN.
+        thresholds: A pair of ascending grids, ASV and CM, for the version of constant memory.
+        missing_class: ``error`` or ``nan``.
+        kwargs: Of ``torchmetrics.Metric``.
+
+    Example:
+        >>> import torch
+        >>> metric = TandemEER()
+        >>> asv, cm = torch.tensor([2.0, 1.0, 2.0]), torch.tensor([1.0, 1.0, 0.0])
+        >>> metric.update(asv, cm, torch.tensor([1, 2, 0]))
+        >>> metric.compute()
+        tensor(0., dtype=torch.float64)
+    """
+
+    plot_upper_bound = 1.0
+    plot_legend_name = "t-EER"
+
+    def __init__(
+        self,
+        rule: Rule = "interpolated",
+        closest: bool = False,
+        thresholds: tuple[Thresholds, Thresholds] | None = None,
+        missing_class: MissingClass = "error",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(thresholds, missing_class, **kwargs)
+        check_rule(rule)
+        if self.binned and rule != "interpolated":
+            raise ValueError(f"with thresholds the rule must be interpolated, got {rule!r}")
+        self.rule, self.closest = rule, closest
+
+    def _of(self, *columns: Any) -> float:
+        result = t_eer(*columns, rule=self.rule)
+        return result.closest if self.closest and not result.exists else result.value
+
+    def _from_bins(self, *histograms: Histogram) -> float:
+        asv, cm = histograms
+        classes = ((asv, (_TARGET,)), (asv, (_NONTARGET,)), (asv, (_SPOOF,)))
+        classes += ((cm, (_TARGET, _NONTARGET)), (cm, (_SPOOF,)))  # type: ignore[assignment]
+        steps = [Steps(grid.values(), grid.of(*members)) for grid, members in classes]
+        meeting = find_meeting(Tandem(*steps))
+        if meeting is not None:
+            return meeting.value
+        return nearest_pair(_curves(asv, cm)).mean if self.closest else math.nan
+
+    def _bound(self, *histograms: Histogram) -> float:
+        value = self._from_bins(*histograms)
+        low, high = _bracket(_curves(*histograms))
+        if math.isnan(value):
+            return math.inf if low <= high else 0.0
+        return max(value - low, high - value)
+
+
+def _curves(asv: Histogram, cm: Histogram) -> TandemCurves:
+    """Exact error rates at the two grids."""
+    miss, nontarget, spoof = (asv.rejected(k) for k in (_TARGET, _NONTARGET, _SPOOF))
+    bona_fide, cm_spoof = cm.rejected(_TARGET, _NONTARGET), cm.rejected(_SPOOF)
+    return TandemCurves(
+        miss / miss[-1],
+        1 - nontarget / nontarget[-1],
+        1 - spoof / spoof[-1],
+        bona_fide / bona_fide[-1],
+        1 - cm_spoof / cm_spoof[-1],
+    )
+
+
+def _bracket(curves: TandemCurves) -> tuple[float, float]:
+    """Smallest and largest value a concurrent point can have, whatever lies between the grid.
+
+    All factors of the gap fa_non - fa_spf are monotone along the path miss = fa_non, so their
+    values at the ends of a bin bound it inside; only bins where it can vanish remain.
+    """
+    miss, fa, spoof = curves.miss_asv, curves.fa_nontarget, curves.fa_spoof
+    last = int(np.argmax(fa < miss))  # the path ends in the bin before
+    miss, fa, spoof = miss[: last + 1], fa[: last + 1], spoof[: last + 1]
+    passed = 1 / (1 + np.maximum(fa - miss, 0))
+    low, high = fa[1:] * passed[:-1], fa[:-1] * passed[1:]
+    above = np.maximum(np.searchsorted(curves.miss_cm, 1 - passed[1:]) - 1, 0)
+    below = np.searchsorted(curves.miss_cm, 1 - passed[:-1], side="right")
+    below = np.minimum(below, curves.miss_cm.size - 1)
+    least = low - curves.fa_cm[above] * spoof[:-1]
+    most = high - curves.fa_cm[below] * spoof[1:]
+    possible = (least <= 0) & (most >= 0)
+    if not possible.any():
+        return math.inf, -math.inf
+    return float(low[possible].min()), float(high[possible].max())

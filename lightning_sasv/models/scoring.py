@@ -1,0 +1,97 @@
+"""Collecting the scores of distinct probes over batches and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from lightning_sasv.data.corpus import TrialSet
+from lightning_sasv.trials import FusedScores, Scores, TrialClass
+
+
+class ProbeScores(Metric):
+    """CM scores of numbered probes, filled batch by batch and summed over processes.
+
+    A probe is scored by exactly one process and is zero in the others, so that the sum is exact
+    and its order is that of the probe list, whatever the number of processes.
+
+    Args:
+        copies: Number of stacked heads.
+        probes: Number of distinct probes.
+    """
+
+    full_state_update = False
+    scores: Tensor
+    seen: Tensor
+
+    def __init__(self, copies: int, probes: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        zeros = torch.zeros(copies, probes, dtype=torch.float64)
+        self.add_state("scores", zeros, dist_reduce_fx="sum")
+        self.add_state("seen", torch.zeros(probes, dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, index: Tensor, scores: Tensor) -> None:
+        """Add the (copies, batch) scores of the probes ``index``."""
+        self.scores[:, index] += scores.to(self.scores)
+        self.seen[index] += 1
+
+    def compute(self) -> tuple[Tensor, Tensor]:
+        """Scores (copies, probes), and which probes have one.
+
+        Raises:
+            RuntimeError: When a probe was scored more than once.
+        """
+        if (self.seen > 1).any():
+            raise RuntimeError(f"{int((self.seen > 1).sum())} probes were scored more than once")
+        return self.scores, self.seen > 0
+
+
+class ScoredTrials(NamedTuple):
+    """Scores of the trials of one set, on the CPU.
+
+    Attributes:
+        asv: (trials,) float64.
+        cm: (copies, trials) float64.
+        label: (trials,) ``TrialClass`` codes.
+        kept: (trials,) which trials of the list these are: all of them, unless the Trainer was
+            told to score only some batches.
+    """
+
+    asv: Tensor
+    cm: Tensor
+    label: Tensor
+    kept: Tensor
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial of the list was scored."""
+        return bool(self.kept.all())
+
+
+def has_every_class(label: Tensor) -> bool:
+    """Whether the trials of a set, which may have been scored in part, are of every class."""
+    return all(bool((label == code).any()) for code in TrialClass)
+
+
+def score_table(data: TrialSet, scored: ScoredTrials, fused: Mapping[str, FusedScores]) -> Scores:
+    """Score table of one seed: the pair of scores and the SASV score of each system.
+
+    Args:
+        data: The trials.
+        scored: Their scores, ``cm`` being (trials,).
+        fused: Fused scores by system.
+    """
+    kept, trials = scored.kept.numpy(), data.trials
+    return Scores(
+        scored.asv.numpy(),
+        scored.cm.numpy(),
+        scored.label.numpy(),
+        speaker=trials.speaker[kept],
+        utterance=trials.utterance[kept],
+        attack=trials.attack[kept],
+        extra={f"sasv_{name}": scores.sasv.cpu().numpy() for name, scores in fused.items()},
+    )

@@ -1,0 +1,238 @@
+"""Table 1 of the paper: means over seeds beside the published numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning_sasv.files import write_text
+from lightning_sasv.report.metrics_file import METRICS_FILE, Metrics, write_metrics
+
+COLUMNS = ("sasv_eer", "cllr", "cllr_min", "cllr_calib", "t_eer")
+HEADINGS = {
+    "sasv_eer": "SASV-EER %",
+    "cllr": "Cllr",
+    "cllr_min": "Cllr_min",
+    "cllr_calib": "Cllr_calib",
+    "t_eer": "t-EER %",
+}
+RATES = ("sasv_eer", "t_eer")
+
+_PUBLISHED = {
+    "B1": (20.46, 2.17, 0.52, 1.64, 2.10),
+    "B1c": (2.73, 1.09, 0.11, 0.98, 2.10),
+    "L2": (3.31, 1.04, 0.13, 0.91, 1.68),
+    "L2c": (1.56, 0.14, 0.07, 0.07, 1.68),
+    "L3": (1.44, 0.18, 0.06, 0.11, 1.68),
+    "L3c": (1.43, 0.16, 0.07, 0.10, 1.68),
+    "B1v2": (1.60, 0.96, 0.08, 0.88, 2.19),
+    "Post": (1.55, 0.84, 0.07, 0.78, 2.21),
+}
+PAPER = {name: dict(zip(COLUMNS, values, strict=True)) for name, values in _PUBLISHED.items()}
+"""Table 1 of Wang et al. (Interspeech 2024): six-seed means on SASV 2022 eval, rates in %."""
+
+TWIN_NOTE = (
+    "Simulated: these numbers come from the twin, a corpus with the sizes and score statistics of "
+    "SASV 2022, not from the real one; the paper's columns are from the real SASV 2022 eval set."
+)
+CLOSEST_NOTE = (
+    "† no concurrent t-EER point exists for this pair of scores (in at least one seed); shown is "
+    "the ρ = 0.5 value at the point closest to concurrency."
+)
+NETWORK_NOTE = (
+    "B1v2 and Post: the paper trained networks for them, here their formulas are applied to the "
+    "same network as B1's."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A metric over seeds; rates in per cent.
+
+    Attributes:
+        mean: Mean over seeds.
+        spread: Standard deviation between seeds; NaN for one seed.
+        paper: The published value, if there is one.
+        marked: Whether the t-EER is that of the closest point in some seed.
+    """
+
+    mean: float
+    spread: float
+    paper: float | None = None
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system of the table.
+
+    Attributes:
+        system: Its name.
+        cells: Metrics by key of ``COLUMNS``.
+        low: Lower end of the SASV-EER's 95 % interval in per cent (NaN if not computed).
+        high: Upper end.
+        interval_seed: The seed that the interval is of.
+    """
+
+    system: str
+    cells: dict[str, Cell]
+    low: float = math.nan
+    high: float = math.nan
+    interval_seed: int | None = None
+
+
+def _value(entry: Mapping[str, Any], key: str) -> float:
+    value = entry.get(key)
+    return math.nan if value is None else float(value)
+
+
+def _cell(system: str, key: str, entries: Sequence[Mapping[str, Any]]) -> Cell:
+    values, marked = [_value(entry, key) for entry in entries], False
+    if key == "t_eer":
+        marked = any(math.isnan(value) for value in values)
+        closest = [_value(entry, "t_eer_closest") for entry in entries]
+        values = [c if math.isnan(v) else v for v, c in zip(values, closest, strict=True)]
+    values = [100 * value if key in RATES else value for value in values]
+    spread = statistics.stdev(values) if len(values) > 1 else math.nan
+    return Cell(statistics.fmean(values), spread, PAPER.get(system, {}).get(key), marked)
+
+
+def make_rows(seeds: Sequence[Metrics], systems: Sequence[str]) -> list[Row]:
+    """Rows of the table from the metrics of each seed, in the order of ``systems``."""
+    rows = []
+    for system in systems:
+        entries = [metrics[system]["eval"] for metrics in seeds]
+        cells = {key: _cell(system, key, entries) for key in COLUMNS}
+        with_interval = [m[system] for m in seeds if "ci" in m[system]]
+        extra: dict[str, Any] = {}
+        if with_interval:
+            interval = with_interval[0]["ci"]
+            extra = {"low": 100 * interval["low"], "high": 100 * interval["high"]}
+            extra["interval_seed"] = with_interval[0]["seed"]
+        rows.append(Row(system, cells, **extra))
+    return rows
+
+
+def mean_metrics(seeds: Sequence[Metrics], systems: Sequence[str]) -> Metrics:
+    """``metrics.json`` of the whole table: means over seeds, and each seed's own values."""
+    merged: Metrics = {}
+    for system in systems:
+        entries = [metrics[system] for metrics in seeds]
+        merged[system] = {
+            "corpus": entries[0]["corpus"],
+            "seeds": [entry["seed"] for entry in entries],
+            "dev": _mean([entry["dev"] for entry in entries]),
+            "eval": _mean([entry["eval"] for entry in entries]),
+            "fitted": {"rho": [entry["fitted"].get("rho") for entry in entries]},
+            "per_seed": {str(entry["seed"]): entry["eval"] for entry in entries},
+        }
+        intervals = [entry["ci"] for entry in entries if "ci" in entry]
+        merged[system] |= {"ci": intervals[0]} if intervals else {}
+    return merged
+
+
+def _mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Mean of each metric; undefined where it is undefined for a seed."""
+    return {key: statistics.fmean(_value(entry, key) for entry in entries) for key in entries[0]}
+
+
+def notes(rows: Sequence[Row], corpus: str, seeds: Sequence[int]) -> list[str]:
+    """What a reader of the table must know."""
+    seed = next((row.interval_seed for row in rows if row.interval_seed is not None), None)
+    lines = [f"Corpus: {corpus}. Mean over {len(seeds)} seed(s) ± standard deviation between them."]
+    if corpus == "twin":
+        lines.append(TWIN_NOTE)
+    if seed is not None:
+        lines.append(f"95 %: interval of the SASV-EER by bootstrap over trials, seed {seed}.")
+    if any(row.cells["t_eer"].marked for row in rows):
+        lines.append(CLOSEST_NOTE)
+    if any(row.system in ("B1v2", "Post") for row in rows):
+        lines.append(NETWORK_NOTE)
+    return lines
+
+
+def mean_text(cell: Cell) -> str:
+    """``1.58±0.02``, with a dagger where the t-EER is that of the closest point."""
+    spread = "" if math.isnan(cell.spread) else f"±{cell.spread:.2f}"
+    return f"{cell.mean:.2f}{spread}{'†' if cell.marked else ''}"
+
+
+def paper_text(cell: Cell) -> str:
+    """``1.43 +0.15``: the paper's value and our difference to it."""
+    return "" if cell.paper is None else f"{cell.paper:.2f} {cell.mean - cell.paper:+.2f}"
+
+
+def cell_text(cell: Cell) -> str:
+    """``1.58±0.02 (1.43 +0.15)``."""
+    return mean_text(cell) + ("" if cell.paper is None else f" ({paper_text(cell)})")
+
+
+def interval_text(row: Row) -> str:
+    """``[1.32, 1.79]``, or nothing where no interval was computed."""
+    return "" if math.isnan(row.low) else f"[{row.low:.2f}, {row.high:.2f}]"
+
+
+def half_width_text(row: Row) -> str:
+    """``±0.23``, half the length of the interval, as the paper gives it."""
+    return "" if math.isnan(row.low) else f"±{(row.high - row.low) / 2:.2f}"
+
+
+def as_markdown(rows: Sequence[Row], remarks: Sequence[str]) -> str:
+    """The table as Markdown; in brackets the paper's value and the difference."""
+    headings = ["system", HEADINGS["sasv_eer"], "95 %", *(HEADINGS[key] for key in COLUMNS[1:])]
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for row in rows:
+        first, *others = (cell_text(row.cells[key]) for key in COLUMNS)
+        lines.append("| " + " | ".join([row.system, first, interval_text(row), *others]) + " |")
+    lines += ["", "In brackets: the paper's value on SASV 2022 eval, and the difference.", ""]
+    return "\n".join([*lines, *(f"- {remark}" for remark in remarks)]) + "\n"
+
+
+def as_csv(rows: Sequence[Row], corpus: str) -> str:
+    """The table as CSV, one line per system and metric."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["corpus", "system", "metric", "mean", "sd", "low", "high", "paper", "note"])
+    for row in rows:
+        for key, cell in row.cells.items():
+            ends = (row.low, row.high) if key == "sasv_eer" else (math.nan, math.nan)
+            note = "closest point" if cell.marked else ""
+            values = [cell.mean, cell.spread, *ends, cell.paper]
+            shown = ["" if v is None or math.isnan(v) else repr(v) for v in values]
+            writer.writerow([corpus, row.system, HEADINGS[key], *shown, note])
+    return text.getvalue()
+
+
+def as_latex(rows: Sequence[Row], remarks: Sequence[str]) -> str:
+    """The table as a LaTeX tabular (booktabs)."""
+    names = [HEADINGS[key].replace("_", r"\_").replace("%", r"\%") for key in COLUMNS]
+    lines = [f"% {remark}" for remark in remarks]
+    lines += [r"\begin{tabular}{l" + "r" * len(COLUMNS) + "}", r"\toprule"]
+    lines += [" & ".join(["system", *names]) + r" \\", r"\midrule"]
+    for row in rows:
+        cells = []
+        for cell in row.cells.values():
+            spread = "" if math.isnan(cell.spread) else rf" $\pm$ {cell.spread:.2f}"
+            cells.append(f"{cell.mean:.2f}{spread}" + (r"$^\dagger$" if cell.marked else ""))
+        lines.append(" & ".join([row.system, *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def write_table(
+    folder: Path, seeds: Sequence[Metrics], systems: Sequence[str]
+) -> tuple[list[Row], list[str]]:
+    """Write ``table.{md,csv,tex}`` and ``metrics.json``; return the rows and the remarks."""
+    rows = make_rows(seeds, systems)
+    corpus = str(seeds[0][systems[0]]["corpus"])
+    remarks = notes(rows, corpus, [metrics[systems[0]]["seed"] for metrics in seeds])
+    write_text(folder / "table.md", as_markdown(rows, remarks))
+    write_text(folder / "table.csv", as_csv(rows, corpus))
+    write_text(folder / "table.tex", as_latex(rows, remarks))
+    write_metrics(folder / METRICS_FILE, mean_metrics(seeds, systems))
+    return rows, remarks

@@ -1,0 +1,17 @@
+"""Score files: any layout in, one table inside, any layout out, joined by trial id."""
+
+from lightning_sasv.scores.layouts import LAYOUTS, Layout, layout_named
+from lightning_sasv.scores.read import read_scores, read_table
+from lightning_sasv.scores.table import ScoreTable
+from lightning_sasv.scores.write import write_scores, write_table
+
+__all__ = [
+    "LAYOUTS",
+    "Layout",
+    "ScoreTable",
+    "layout_named",
+    "read_scores",
+    "read_table",
+    "write_scores",
+    "write_table",
+]

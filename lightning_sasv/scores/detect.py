@@ -1,0 +1,155 @@
+"""Recognising the layout of a file from its first lines."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.scores.layouts import LAYOUTS, Layout, is_number, layout_named
+from lightning_sasv.scores.text import contains, lines_of, split
+
+SAMPLE = 200
+KNOWN = {"speaker", "utterance", "attack", "label", "score"}
+_NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I)
+
+
+class Found(NamedTuple):
+    """A layout with what the file says beyond it.
+
+    Attributes:
+        layout: The layout.
+        columns: Our name of each column in the file.
+        separator: The character between columns.
+        header: Number of the header line, 0 where there is none.
+        guessed: Whether the layout was recognised rather than named.
+    """
+
+    layout: Layout
+    columns: tuple[str, ...]
+    separator: str
+    header: int
+    guessed: bool
+
+
+def find_layout(path: Path, source: Path | bytes, name: str | None = None) -> Found:
+    """The layout of a text file.
+
+    Args:
+        path: The file, for messages.
+        source: What to read.
+        name: The layout's name where the user gives it.
+
+    Raises:
+        InputError: No layout fits, a heading is missing, or the name is unknown.
+    """
+    sample = list(islice(lines_of(path, source), SAMPLE))
+    if not sample:
+        raise InputError(f"{path}, line 1: the file has no trials; write the scores again")
+    layout = layout_named(name) if name else _guess(path, source, sample)
+    first = sample[0][1]
+    separator = "\t" if layout.separator == " " and "\t" in first and " " not in first else None
+    separator = separator or layout.separator
+    if layout.headings:
+        return _with_header(path, sample[0], layout, separator, guessed=not name)
+    return Found(layout, layout.columns, separator, 0, not name)
+
+
+def _with_header(
+    path: Path, header: tuple[int, str], layout: Layout, separator: str, guessed: bool
+) -> Found:
+    """Names of the columns from the header line."""
+    line, text = header
+    headings = [cell.strip() for cell in _cells(path, line, text, separator)]
+    twice = [heading for heading, count in Counter(headings).items() if count > 1]
+    if twice:
+        raise InputError(f"{path}, line {line}: column {twice[0]!r} stands twice; rename one")
+    if layout.name == "csv":
+        return Found(layout, tuple(headings), separator, line, guessed)
+    missing = [heading for heading in layout.headings if heading not in headings]
+    if missing:
+        raise InputError(
+            f"{path}, line {line}: no column {missing[0]!r} (the columns are "
+            f"{', '.join(headings)}); {layout.name} has {layout.describe()}"
+        )
+    ours = dict(zip(layout.headings, layout.columns, strict=True)) | dict(layout.optional)
+    if len(headings) > len(ours) and not layout.open:
+        extra = next(heading for heading in headings if heading not in ours)
+        raise InputError(
+            f"{path}, line {line}: unknown column {extra!r}; {layout.name} has {layout.describe()}"
+        )
+    renamed = [ours.get(heading, heading) for heading in headings]
+    return Found(layout, tuple(renamed), separator, line, guessed)
+
+
+def _cells(path: Path, line: int, text: str, separator: str) -> list[str]:
+    try:
+        return split(text, separator)
+    except csv.Error as error:
+        raise InputError(f"{path}, line {line}: {error}; mend this line") from None
+
+
+def _guess(path: Path, source: Path | bytes, sample: Sequence[tuple[int, str]]) -> Layout:
+    line, first = sample[0]
+    by_header = [layout for layout in LAYOUTS.values() if _header_fits(path, line, first, layout)]
+    if by_header:
+        return max(by_header, key=lambda layout: len(layout.columns))
+    cells = [cell.strip() for cell in _cells(path, line, first, ",")]
+    if len(cells) > 1 and any(cell in KNOWN or is_number(cell) for cell in cells):
+        return LAYOUTS["csv"]
+    rows = [text.split() for _, text in sample]
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    rows = [row for row in rows if len(row) == width]
+    fitting = {name: _fit(LAYOUTS[name], rows) for name in LAYOUTS}
+    best = max(fitting, key=lambda name: fitting[name])
+    if fitting[best] <= 0:
+        raise InputError(_unknown(path, line, first, width))
+    if best in ("a-dcf", "wespeaker"):
+        best = "a-dcf" if contains(source, b"spoof") else "wespeaker"
+    return LAYOUTS[best]
+
+
+def _header_fits(path: Path, line: int, first: str, layout: Layout) -> bool:
+    if not layout.headings or layout.name == "csv":
+        return False
+    return set(layout.headings) <= {c.strip() for c in _cells(path, line, first, layout.separator)}
+
+
+def _fit(layout: Layout, rows: Sequence[Sequence[str]]) -> float:
+    """How well a layout without header fits: 0 if not, more the more columns speak for it."""
+    if layout.headings or len(layout.columns) != len(rows[0]):
+        return 0
+    columns = dict(zip(layout.columns, zip(*rows, strict=True), strict=True))
+    points = 0
+    for name, cells in columns.items():
+        check: Callable[[str], object]
+        if name == "label":
+            check, weight = layout.labels.__contains__, 2
+        elif name in layout.numbers:
+            check, weight = _NUMBER.fullmatch, 1
+        elif name.startswith("_"):
+            check, weight = "-".__eq__, 1
+        else:
+            continue
+        if 2 * sum(bool(check(cell)) for cell in cells) <= len(cells):
+            return 0
+        points += weight
+    return points
+
+
+def _unknown(path: Path, line: int, first: str, width: int) -> str:
+    if ";" in first and any(cell.strip() in KNOWN for cell in first.split(";")):
+        return (
+            f"{path}, line {line}: columns are separated by semicolons; separate them by commas "
+            "and write numbers with a decimal point"
+        )
+    shown = first if len(first) <= 60 else first[:57] + "..."
+    return (
+        f"{path}, line {line}: cannot tell the format of {width} columns like {shown!r}; name it "
+        f"with --format ({', '.join(LAYOUTS)})"
+    )

@@ -1,0 +1,248 @@
+"""Reading score files and keys of any layout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.scores.detect import Found, find_layout
+from lightning_sasv.scores.layouts import (
+    BONAFIDE_ATTACK,
+    LABELS,
+    LAYOUTS,
+    ROLES,
+    SAME_SPEAKER,
+    SCORES,
+    Layout,
+    is_number,
+    layout_named,
+)
+from lightning_sasv.scores.table import ScoreTable, check_duplicates, check_numbers
+from lightning_sasv.scores.text import load, not_a_number, read_grid
+from lightning_sasv.trials import Scores
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_PARQUET = b"PAR1"
+
+
+def read_scores(path: str | Path, format: str | None = None, mend: bool = False) -> Scores:
+    """Read a labelled file of ASV and CM scores as plain arrays; see :func:`read_table`."""
+    table = read_table(path, format, mend=mend)
+    table.need(["label", "asv_score", "cm_score"], "a table of score pairs")
+    return table.to_scores()
+
+
+def read_table(
+    path: str | Path, format: str | None = None, *, role: str | None = None, mend: bool = False
+) -> ScoreTable:
+    """Read a score file or a key.
+
+    Args:
+        path: The file.
+        format: Name of its layout (``layouts.LAYOUTS``); recognised when not given.
+        role: Which side a file with one column of scores speaks for: ``asv``, ``cm`` or ``sasv``;
+            by default what its layout is for, and ``cm`` where labels say bona fide or spoof.
+        mend: Accept a byte-order mark and Windows line ends, which are refused otherwise.
+
+    Returns:
+        The trials in the order of the file.
+
+    Raises:
+        InputError: The file cannot be read, has a row of another length, a missing column, a score
+            that is no finite number (SASV scores may be infinite), an unknown label, or a trial
+            twice; with file, line and remedy.
+    """
+    path = Path(path)
+    table = _read_parquet(path, format) or _read_text(path, format, mend)
+    table = replace(table, frame=_with_role(table, role))
+    check_numbers(table)
+    check_duplicates(table)
+    return table
+
+
+def _read_text(path: Path, format: str | None, mend: bool) -> ScoreTable:
+    source = load(path, mend)
+    found = find_layout(path, source, format)
+    numbers = [name for name in found.columns if _holds_numbers(found, name)]
+    texts = [name for name in numbers if found.layout.absent]
+    grid = read_grid(
+        path,
+        source,
+        found.columns,
+        [name for name in numbers if name not in texts],
+        found.separator,
+        found.header,
+    )
+    table = ScoreTable(grid.frame, path, found.layout.name, grid.line, found.guessed)
+    table = replace(table, frame=_without_absent(table, texts))
+    if found.layout.name == "csv":
+        table = replace(table, frame=_numbers_where_exact(table.frame))
+    return _canonical(table, found.layout)
+
+
+def _holds_numbers(found: Found, name: str) -> bool:
+    return name in found.layout.numbers or name == "score" or is_number(name)
+
+
+def _without_absent(table: ScoreTable, names: list[str]) -> pl.DataFrame:
+    """Scores of a layout where ``-`` says that a whole column is absent."""
+    import polars as pl
+
+    frame = table.frame
+    for name in names:
+        if (frame[name] == "-").all():
+            frame = frame.drop(name)
+            continue
+        numbers = frame[name].cast(pl.Float64, strict=False)
+        if numbers.null_count():
+            row = int(numbers.is_null().arg_max() or 0)
+            raise InputError(not_a_number(table.path, table.line(row), name, frame[name][row]))
+        frame = frame.with_columns(numbers)
+    return frame
+
+
+def _numbers_where_exact(frame: pl.DataFrame) -> pl.DataFrame:
+    """Further columns as numbers where their text is exactly how we write those numbers."""
+    import polars as pl
+
+    known = {"speaker", "utterance", "attack", "label"}
+    for name, kind in frame.schema.items():
+        if name in known or kind != pl.String:
+            continue
+        numbers = frame[name].cast(pl.Float64, strict=False)
+        if not numbers.null_count() and (numbers.cast(pl.String) == frame[name]).all():
+            frame = frame.with_columns(numbers)
+    return frame
+
+
+def _canonical(table: ScoreTable, layout: Layout) -> ScoreTable:
+    """Fillers dropped, labels as an enumeration, one way to write bona fide speech."""
+    import polars as pl
+
+    frame = table.frame.drop([name for name in table.frame.columns if name.startswith("_")])
+    if "attack" in frame.columns:
+        bonafide = pl.col("attack").is_in(["bonafide", layout.bonafide_attack])
+        attack = pl.when(bonafide).then(pl.lit(BONAFIDE_ATTACK)).otherwise(pl.col("attack"))
+        frame = frame.with_columns(attack.alias("attack"))
+    if layout.name in SAME_SPEAKER:
+        frame = frame.with_columns(_label_of_speakers(frame, SAME_SPEAKER[layout.name]))
+    if "label" in frame.columns:
+        frame = frame.with_columns(_labels(table, frame["label"], layout))
+    table = replace(table, frame=frame)
+    if "track_2_tag" in table:  # the ASVspoof 5 key has rows that are no trials
+        table = table.take((frame["track_2_tag"] != "dummy").arg_true().to_numpy())
+    return table
+
+
+def _label_of_speakers(frame: pl.DataFrame, claimed: str) -> pl.Expr:
+    """Target where the claimed speaker is the real one; spoof where there is an attack."""
+    import polars as pl
+
+    same = pl.col(claimed) == pl.col("real_speaker")
+    label = pl.when(same).then(pl.lit("target")).otherwise(pl.lit("nontarget"))
+    if "attack" in frame.columns:
+        spoof = pl.col("attack") != BONAFIDE_ATTACK
+        label = pl.when(spoof).then(pl.lit("spoof")).otherwise(label)
+    return label.alias("label")
+
+
+def _labels(table: ScoreTable, words: pl.Series, layout: Layout) -> pl.Series:
+    import polars as pl
+
+    if words.dtype.is_float():
+        words = words.cast(pl.String)
+    meaning = layout.labels if layout.name not in SAME_SPEAKER else {w: w for w in LABELS}
+    coded = words.replace_strict(meaning, default=None, return_dtype=pl.Enum(LABELS))
+    if coded.null_count():
+        row = int(coded.is_null().arg_max() or 0)
+        raise InputError(
+            f"{table.where(row)}: unknown label {words[row]!r}; {layout.name} has "
+            f"{', '.join(meaning)}"
+        )
+    _refuse_mixture(table, coded)
+    return coded.rename("label")
+
+
+def _refuse_mixture(table: ScoreTable, labels: pl.Series) -> None:
+    bonafide = labels == "bonafide"
+    verified = (labels == "target") | (labels == "nontarget")
+    if bonafide.any() and verified.any():
+        row = int((bonafide if verified[0] else verified).arg_max() or 0)
+        raise InputError(
+            f"{table.where(row)}: label {labels[row]!r} beside {labels[0]!r}; a file says either "
+            "bonafide/spoof or target/nontarget/spoof"
+        )
+
+
+def _with_role(table: ScoreTable, role: str | None) -> pl.DataFrame:
+    """Give the one column of scores its role."""
+    if role is not None and role not in ROLES:
+        raise InputError(f"unknown role {role!r} of a score; expected one of {', '.join(ROLES)}")
+    scores = table.score_columns
+    if role is None:
+        if scores or "score" not in table:
+            return table.frame
+        role = "cm" if table.has_cm_labels else LAYOUTS[table.layout].role
+        return table.frame.rename({"score": f"{role}_score"})
+    if f"{role}_score" in scores:
+        others = [name for name in scores if name != f"{role}_score"]
+        return table.frame.drop(others)
+    column = "score" if not scores and "score" in table else scores[0] if len(scores) == 1 else None
+    if column is None:
+        raise InputError(
+            f"{table.where()}: no column {role}_score among {', '.join(table.frame.columns)}; "
+            f"{role}=FILE needs it"
+        )
+    return table.frame.rename({column: f"{role}_score"})
+
+
+def _read_parquet(path: Path, format: str | None) -> ScoreTable | None:
+    import polars as pl
+
+    try:
+        with path.open("rb") as file:
+            is_parquet = file.read(4) == _PARQUET
+    except OSError as error:
+        hint = "; give a file" if path.is_dir() else ""
+        raise InputError(f"cannot read {path}: {error.strerror}{hint}") from None
+    if not is_parquet and (format is None or layout_named(format).name != "parquet"):
+        return None
+    if format is not None and layout_named(format).name != "parquet":
+        raise InputError(f"{path}, line 1: this is a Parquet file, not {format}; drop --format")
+    try:
+        frame = pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(
+            f"{path}: not a readable Parquet file ({reason}); write it again"
+        ) from None
+    table = ScoreTable(_plain_types(path, frame), path, "parquet", lambda row: row + 1, not format)
+    return _canonical(table, LAYOUTS["parquet"])
+
+
+def _plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
+    """Numbers as float64, the rest as text, nothing missing."""
+    import polars as pl
+
+    if not frame.height or not frame.width:
+        raise InputError(f"{path}: the file has no trials; write the scores again")
+    missing = [s.name for s in frame.null_count() if s[0]]
+    if missing:
+        row = int(frame[missing[0]].is_null().arg_max() or 0)
+        raise InputError(f"{path}, row {row + 1}, column {missing[0]}: a value is missing")
+    for name, kind in frame.schema.items():
+        wanted = pl.Float64 if kind.is_numeric() and name not in ("label", *_NAMES) else pl.String
+        try:
+            frame = frame.with_columns(pl.col(name).cast(wanted))
+        except pl.exceptions.PolarsError:
+            raise InputError(f"{path}, column {name}: cannot use values of type {kind}") from None
+        if wanted == pl.String and (name in SCORES or is_number(name)):
+            raise InputError(f"{path}, column {name}: holds {kind}, not numbers; write numbers")
+    return frame
+
+
+_NAMES = ("speaker", "utterance", "attack")

@@ -1,0 +1,96 @@
+"""What stands for a score file on the command line: ``FILE``, ``asv=FILE``, ``asv=A,cm=B``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.scores.corpora import check_complete
+from lightning_sasv.scores.join import join_key
+from lightning_sasv.scores.layouts import LAYOUTS, ROLES
+from lightning_sasv.scores.read import read_table
+from lightning_sasv.scores.table import ScoreTable
+
+
+class Source(NamedTuple):
+    """Trials, and what is to be said of how they were read.
+
+    Attributes:
+        table: The trials.
+        notes: The layout of each file, and what was left out.
+    """
+
+    table: ScoreTable
+    notes: tuple[str, ...]
+
+
+def read_source(
+    text: str,
+    key: ScoreTable | None = None,
+    format: str | None = None,
+    *,
+    allow_missing: bool = False,
+    mend: bool = False,
+    complete: bool = True,
+) -> Source:
+    """Read a score file, or several that are joined by trial id, and a key.
+
+    Args:
+        text: A file; or a role and a file, ``cm=FILE``, where its scores speak for another side
+            than its layout says; or several of these, separated by commas.
+        key: Trials with labels, which the scores are joined to.
+        format: Layout of the files; recognised when not given.
+        allow_missing: Leave out trials without a score instead of raising.
+        mend: Accept a byte-order mark and Windows line ends.
+        complete: Refuse files without a key that lack a few trials of a known corpus.
+    """
+    parts = [_part(part) for part in _parts(text)]
+    tables = [read_table(path, format, role=role, mend=mend) for role, path in parts]
+    notes = [_read_as(table) for table in tables]
+    tables.sort(key=lambda table: -len(table.ids))  # trials before utterances
+    joined = tables[0]
+    for table in tables[1:]:
+        _refuse_same_score(joined, table)
+        found = join_key(table, joined, allow_missing)
+        joined, notes = found.table, [*notes, *found.notes]
+    if key is not None:
+        found = join_key(joined, key, allow_missing)
+        joined, notes = found.table, [*notes, *found.notes]
+    elif complete and not allow_missing:
+        check_complete(joined)
+    return Source(joined, tuple(notes))
+
+
+def read_key(path: str, format: str | None = None) -> Source:
+    """Read a key, a file with labels."""
+    table = read_table(path, format)
+    table.need(["label"], "a key")
+    return Source(table.without_scores(), (_read_as(table),))
+
+
+def _parts(text: str) -> list[str]:
+    return [text] if Path(text).exists() else [part for part in text.split(",") if part] or [text]
+
+
+def _part(text: str) -> tuple[str | None, str]:
+    role, sign, path = text.partition("=")
+    if sign and role in ROLES and not Path(text).exists():
+        return role, path
+    return None, text
+
+
+def _read_as(table: ScoreTable) -> str:
+    if not table.guessed:
+        return f"{table.path}: {len(table):,} rows, read as {table.layout}"
+    about = LAYOUTS[table.layout].about
+    return f"{table.path}: {len(table):,} rows, looks like {table.layout} ({about})"
+
+
+def _refuse_same_score(first: ScoreTable, second: ScoreTable) -> None:
+    same = [name for name in second.score_columns if name in first]
+    if same:
+        raise InputError(
+            f"{second.where()}: {same[0]} is in {first.path} already; say whose scores they are, "
+            "as in asv=FILE,cm=FILE"
+        )

@@ -1,0 +1,196 @@
+"""A table of trials in memory, whatever file it came from, and what every table must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.scores.layouts import LABELS, SCORES, is_number
+from lightning_sasv.scores.text import not_a_number
+from lightning_sasv.trials import Scores
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SHOWN = 10
+"""How many trials a message lists."""
+
+IDS = ("speaker", "utterance")
+_TEXT = (*IDS, "attack")
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Trials with their scores or labels.
+
+    Attributes:
+        frame: One row per trial, with our names of columns (see ``layouts``); ``label`` is an
+            enumeration whose physical codes are those of ``TrialClass`` (and 3 for ``bonafide``).
+        path: The file it came from.
+        layout: Name of its layout.
+        line: The line in the file of a row.
+        guessed: Whether the layout was recognised rather than named.
+    """
+
+    frame: pl.DataFrame
+    path: Path
+    layout: str = "csv"
+    line: Callable[[int], int] = int
+    guessed: bool = False
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.frame.columns
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The columns that name a row: a trial (speaker, utterance), an utterance, or nothing."""
+        if "utterance" not in self:
+            return ()
+        if "speaker" not in self or self.has_cm_labels:
+            return ("utterance",)
+        return IDS
+
+    @property
+    def has_cm_labels(self) -> bool:
+        """Whether labels only say bona fide or spoof."""
+        return "label" in self and bool((self.frame["label"] == "bonafide").any())
+
+    @property
+    def score_columns(self) -> list[str]:
+        """Columns of scores: ``asv_score``, ``cm_score``, ``sasv_score`` and ``sasv_<system>``."""
+        return [name for name in self.frame.columns if name in SCORES or name.startswith("sasv_")]
+
+    def without_scores(self) -> ScoreTable:
+        """The trials alone."""
+        return replace(self, frame=self.frame.drop(self.score_columns))
+
+    def where(self, row: int | None = None) -> str:
+        """File and line of a row, of the first line without one."""
+        return f"{self.path}, line {1 if row is None else self.line(row)}"
+
+    def need(self, columns: Sequence[str], what: str) -> None:
+        """Raise unless the columns are there.
+
+        Args:
+            columns: Names of columns.
+            what: What they are needed for.
+        """
+        missing = [name for name in columns if name not in self]
+        if missing:
+            raise InputError(
+                f"{self.where()}: no column {', '.join(map(repr, missing))} (read as "
+                f"{self.layout}: {', '.join(self.frame.columns)}); {what} needs it"
+            )
+
+    def numbers(self, column: str) -> np.ndarray:
+        """A column of numbers as float64."""
+        return self.frame[column].to_numpy(writable=True)
+
+    def text(self, column: str) -> np.ndarray:
+        """A column of text."""
+        return np.array(self.frame[column].to_list(), dtype=np.str_)
+
+    def labels(self) -> np.ndarray:
+        """``TrialClass`` codes, int64."""
+        self.need(["label"], "this")
+        if self.has_cm_labels:
+            raise InputError(
+                f"{self.where()}: labels say bonafide or spoof, not target or nontarget; give a "
+                "key of trials"
+            )
+        return self.frame["label"].to_physical().to_numpy().astype(np.int64)
+
+    def take(self, rows: np.ndarray) -> ScoreTable:
+        """Some of the rows, in the order given."""
+        lines = self.line
+        return replace(self, frame=self.frame[rows], line=lambda row: lines(int(rows[row])))
+
+    def to_scores(self) -> Scores:
+        """The table as plain arrays; it must have both scores and labels."""
+        extra = [n for n in self.frame.columns if n not in (*_TEXT, "label", *SCORES[:2])]
+        return Scores(
+            asv=self.numbers("asv_score"),
+            cm=self.numbers("cm_score"),
+            label=self.labels(),
+            **{name: self.text(name) if name in self else None for name in _TEXT},
+            extra={n: self.numbers(n) if _is_float(self, n) else self.text(n) for n in extra},
+        )
+
+
+def _is_float(table: ScoreTable, column: str) -> bool:
+    return table.frame[column].dtype.is_float()
+
+
+def from_scores(scores: Scores, path: Path) -> ScoreTable:
+    """The table of plain arrays."""
+    import polars as pl
+
+    columns = {name: getattr(scores, name) for name in _TEXT}
+    columns |= {"label": np.asarray(LABELS)[np.asarray(scores.label).astype(int)]}
+    columns |= {"asv_score": scores.asv, "cm_score": scores.cm} | scores.extra
+    present = {name: values for name, values in columns.items() if values is not None}
+    series = [
+        pl.Series(name, np.asarray(values, dtype=np.float64))
+        if np.asarray(values).dtype.kind == "f"
+        else pl.Series(name, [str(value) for value in np.asarray(values).tolist()], pl.String)
+        for name, values in present.items()
+    ]
+    return ScoreTable(pl.DataFrame(series), path)
+
+
+def check_numbers(table: ScoreTable) -> None:
+    """Raise where a number is NaN, or an ASV or CM score infinite; with the line."""
+    import polars as pl
+
+    for name, kind in table.frame.schema.items():
+        if not kind.is_float() or not is_number(name):
+            continue
+        column = pl.col(name)
+        bad = column.is_nan() if name.startswith("sasv_") else ~column.is_finite()
+        rows = table.frame.select(bad.fill_null(value=True).arg_true()).to_series()
+        if len(rows):
+            cell = str(table.frame[name][rows[0]])
+            message = not_a_number(table.path, table.line(rows[0]), name, cell)
+            raise InputError(message + (f" ({len(rows)} such rows)" if len(rows) > 1 else ""))
+
+
+def id_hashes(table: ScoreTable, ids: Sequence[str]) -> np.ndarray:
+    """A 64-bit number for each row that is the same for the same id."""
+    return table.frame.select(ids).hash_rows(seed=0).to_numpy()
+
+
+def names_of(table: ScoreTable, ids: Sequence[str], rows: Sequence[int] | np.ndarray) -> str:
+    """The first few of some trials, for a message."""
+    shown = table.frame.select(ids)[list(rows[:SHOWN])].rows()
+    more = ", …" if len(rows) > SHOWN else ""
+    return ", ".join(" ".join(row) for row in shown) + more
+
+
+def check_duplicates(table: ScoreTable) -> None:
+    """Raise where a trial stands more than once; says how many, and lists the first ten."""
+    import polars as pl
+
+    ids = table.ids
+    if not ids:
+        return
+    hashes = np.sort(id_hashes(table, ids))
+    if not (hashes[1:] == hashes[:-1]).any():
+        return
+    frame = table.frame.select(ids).with_row_index("row")
+    seen = pl.struct(ids).is_first_distinct()
+    again = frame.filter(~seen)["row"].to_numpy()
+    if not len(again):  # two trials of one hash
+        return
+    first = frame.join(frame[int(again[0]) : int(again[0]) + 1], on=ids, how="semi")["row"]
+    raise InputError(
+        f"{table.where(int(again[0]))}: the trial of line {table.line(first[0])} stands again; "
+        f"{len(again):,} repetition(s): {names_of(table, ids, again)}; remove them"
+    )

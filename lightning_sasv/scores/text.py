@@ -1,0 +1,227 @@
+"""Reading delimited text: fast where the file is plain, careful and exact about it where it is not.
+
+The fast way is polars. Whatever it stumbles over (a row too short or too long, a word among
+numbers, a blank line, two blanks between columns) is read again line by line, which either finds
+the line that is wrong and names it, or reads what is merely untidy.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import mmap
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lightning_sasv.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.I | re.A)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:e[+-]?\d+)?", re.I | re.A)
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_CONVERT = "`lightning convert` mends it: lightning convert FILE --to FORMAT --out NEW"
+
+
+class Grid(NamedTuple):
+    """The cells of a file.
+
+    Attributes:
+        frame: Columns by name, numbers as float64, the rest as text; nothing is missing.
+        line: The line in the file of a row of the frame.
+    """
+
+    frame: pl.DataFrame
+    line: Callable[[int], int]
+
+
+def load(path: Path, mend: bool = False) -> Path | bytes:
+    """What to read: the file itself, or its content where it had to be mended.
+
+    Args:
+        path: A text file.
+        mend: Read files with a byte-order mark or Windows line ends; they are refused otherwise,
+            because a file that went through another program may have lost digits there.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+            if not start:
+                raise InputError(f"{path}, line 1: the file is empty; write the scores again")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                first_return = content.find(b"\r")
+                line = 0 if first_return < 0 else content[:first_return].count(b"\n") + 1
+    except OSError as error:
+        hint = "; give a file" if path.is_dir() else ""
+        raise InputError(f"cannot read {path}: {error.strerror}{hint}") from None
+    marked = start.startswith((codecs.BOM_UTF8, *_UTF16))
+    if not marked and not line:
+        return path
+    if mend:
+        return _mended(path)
+    if marked:
+        raise InputError(f"{path}, line 1: the file begins with a byte-order mark; {_CONVERT}")
+    raise InputError(f"{path}, line {line}: Windows line ends (CR LF); {_CONVERT}")
+
+
+def _mended(path: Path) -> bytes:
+    content = path.read_bytes()
+    if content.startswith(_UTF16):
+        try:
+            content = content.decode("utf-16").encode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}, line 1: not valid UTF-16 ({error.reason})") from None
+    content = content.removeprefix(codecs.BOM_UTF8)
+    return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def lines_of(path: Path, source: Path | bytes) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, without their ends, each with its number."""
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    with stream:
+        for number, raw in enumerate(stream, start=1):
+            try:
+                text = raw.decode("utf-8").rstrip("\n")
+            except UnicodeDecodeError:
+                raise InputError(
+                    f"{path}, line {number}: not UTF-8 text; save the file as UTF-8"
+                ) from None
+            if text.strip():
+                yield number, text
+
+
+def contains(source: Path | bytes, word: bytes) -> bool:
+    """Whether some bytes occur in a file."""
+    if isinstance(source, bytes):
+        return word in source
+    with (
+        source.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        return content.find(word) >= 0
+
+
+def split(text: str, separator: str) -> list[str]:
+    """The cells of one line; white space of any length separates where ``separator`` is blank."""
+    if separator == " ":
+        return text.split()
+    if separator == "\t":
+        return text.split("\t")
+    return next(csv.reader([text]), [])
+
+
+def read_grid(
+    path: Path,
+    source: Path | bytes,
+    names: Sequence[str],
+    numbers: Sequence[str],
+    separator: str,
+    header: int,
+) -> Grid:
+    """The cells of a file of known columns.
+
+    Args:
+        path: The file, for messages.
+        source: What to read, from :func:`load`.
+        names: Name of each column.
+        numbers: Those that hold numbers.
+        separator: ``" "``, tab or comma.
+        header: Number of the header line, 0 where there is none.
+
+    Raises:
+        InputError: A row of another length, a word where a number is expected, no row at all, or
+            text that is not UTF-8; with the line.
+    """
+    import polars as pl
+
+    quoted = separator == "," and contains(source, b'"')
+    kinds = {name: pl.Float64 if name in numbers else pl.String for name in names}
+    try:
+        frame = pl.read_csv(
+            source,
+            has_header=False,
+            skip_rows=header,
+            separator=separator,
+            quote_char='"' if quoted else None,
+            schema=kinds,
+        ).rechunk()  # rows are gathered later, which is slow across chunks
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return _read_carefully(path, source, names, numbers, separator, header)
+    incomplete = not frame.height or any(frame.null_count().row(0))
+    if incomplete or (quoted and _has_line_breaks(frame)):
+        return _read_carefully(path, source, names, numbers, separator, header)
+    return Grid(frame, lambda row: row + 1 + header)
+
+
+def _has_line_breaks(frame: pl.DataFrame) -> bool:
+    """Whether a quoted cell goes over a line: then rows are not lines."""
+    import polars as pl
+
+    text = frame.select(pl.col(pl.String).str.contains("\n", literal=True).any())
+    return bool(text.width) and any(text.row(0))
+
+
+def _read_carefully(
+    path: Path,
+    source: Path | bytes,
+    names: Sequence[str],
+    numbers: Sequence[str],
+    separator: str,
+    header: int,
+) -> Grid:
+    import polars as pl
+
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    for number, text in lines_of(path, source):
+        if number <= header:
+            continue
+        try:
+            cells = split(text, separator)
+        except csv.Error as error:
+            raise InputError(f"{path}, line {number}: {error}; mend this line") from None
+        if len(cells) != len(names):
+            raise InputError(_wrong_length(path, number, cells, names, separator))
+        rows.append(cells)
+        lines.append(number)
+    if not rows:
+        raise InputError(f"{path}, line 1: the file has no trials; write the scores again")
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    series = [
+        pl.Series(name, _floats(path, name, cells, lines), pl.Float64)
+        if name in numbers
+        else pl.Series(name, cells, pl.String)
+        for name, cells in columns.items()
+    ]
+    return Grid(pl.DataFrame(series), lines.__getitem__)
+
+
+def _floats(path: Path, name: str, cells: Sequence[str], lines: Sequence[int]) -> list[float]:
+    for line, cell in zip(lines, cells, strict=True):
+        if not _NUMBER.fullmatch(cell.strip()):
+            raise InputError(not_a_number(path, line, name, cell))
+    return [float(cell) for cell in cells]
+
+
+def _wrong_length(
+    path: Path, line: int, cells: Sequence[str], names: Sequence[str], separator: str
+) -> str:
+    hint = "mend or remove this line"
+    if separator == "," and len(cells) > len(names):
+        hint = "numbers need a decimal point, not a comma, and text with a comma needs quotes"
+    return (
+        f"{path}, line {line}: {len(cells)} columns where {len(names)} are expected "
+        f"({', '.join(name.lstrip('_') for name in names)}); {hint}"
+    )
+
+
+def not_a_number(path: Path, line: int, name: str, cell: str) -> str:
+    """Message about a cell that should hold a number."""
+    remedy = "score the trial again, or take it out and pass --allow-missing"
+    if _DECIMAL_COMMA.fullmatch(cell.strip()):
+        remedy = f"write a decimal point: {cell.strip().replace(',', '.')}"
+    return f"{path}, line {line}, column {name}: {cell!r} is not a finite number; {remedy}"

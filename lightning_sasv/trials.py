@@ -1,0 +1,91 @@
+"""The vocabulary shared by every layer: classes of trials, and scores of trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lightning_sasv.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class TrialClass(IntEnum):
+    """Class of a trial (enrolled speaker, probe utterance).
+
+    The integer codes are those of the paper's published score files, and the text keys
+    (``str(TrialClass.SPOOF) == "spoof"``) those of the challenge's protocols.
+    """
+
+    SPOOF = 0
+    TARGET = 1
+    NONTARGET = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def from_key(cls, key: str) -> TrialClass:
+        """Class of a protocol key ``spoof``, ``target`` or ``nontarget``."""
+        try:
+            return cls[key.upper()]
+        except KeyError:
+            raise InputError(
+                f"unknown trial label {key!r}; expected one of spoof, target, nontarget"
+            ) from None
+
+
+class FusedScores(NamedTuple):
+    """What a fusion system says of each trial. Higher means "more like a target".
+
+    Attributes:
+        asv_llr: The ASV side, log p(s|target)/p(s|nontarget) where the system has densities.
+        cm_llr: The CM side, log p(s|target)/p(s|spoof) where the system has densities.
+        sasv: The one score to threshold.
+    """
+
+    asv_llr: torch.Tensor
+    cm_llr: torch.Tensor
+    sasv: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of a list of trials, column by column.
+
+    Attributes:
+        asv: ASV score of each trial (cosine), float64.
+        cm: CM score of each trial (logit difference), float64.
+        label: ``TrialClass`` code of each trial.
+        speaker: Enrolled speaker.
+        utterance: Probe utterance.
+        attack: Attack of the probe, ``-`` for bona fide speech.
+        extra: Any further columns by name.
+    """
+
+    asv: np.ndarray
+    cm: np.ndarray
+    label: np.ndarray
+    speaker: np.ndarray | None = None
+    utterance: np.ndarray | None = None
+    attack: np.ndarray | None = None
+    extra: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        columns = self.columns()
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"columns of scores differ in length: {lengths}")
+
+    def columns(self) -> dict[str, Any]:
+        """Every column that is there, by name."""
+        named = ("asv", "cm", "label", "speaker", "utterance", "attack")
+        own = {name: getattr(self, name) for name in named}
+        return {name: values for name, values in (own | self.extra).items() if values is not None}
+
+    def __len__(self) -> int:
+        return len(self.label)

@@ -1,0 +1,336 @@
+"""The table of mistakes: command, files, and what the message has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from lightning_sasv.data.embeddings import EmbeddingStore
+from lightning_sasv.fitted import save_system
+from lightning_sasv.fusion import build_system
+from lightning_sasv.scores import write_scores
+from tests.scores.samples import toy_scores
+
+
+class Case(NamedTuple):
+    """One mistake.
+
+    Attributes:
+        name: What is wrong.
+        args: Command line.
+        words: What the message has to say.
+        files: Text or maker of each file that is needed beside the good ones.
+        code: Exit code.
+    """
+
+    name: str
+    args: str
+    words: tuple[str, ...]
+    files: Mapping[str, str | Callable[[Path], object]] = {}
+    code: int = 2
+
+
+HEADER = "speaker,utterance,attack,label,asv_score,cm_score\n"
+GOOD = HEADER + "S1,U1,-,target,0.5,1.5\nS1,U2,-,nontarget,0.1,1.0\nS1,U3,A07,spoof,0.4,-3\n"
+SWEEP = "method: grid\ncommand: [x]\nparameters: {a: {values: [1]}}\n"
+
+
+def good_files(folder: Path) -> None:
+    """Files without a mistake, which every case may use."""
+    scores = toy_scores(60)
+    write_scores(folder / "good.csv", scores)
+    results = folder / "results"
+    write_scores(results / "scores" / "dev.csv", scores)
+    for name in ("B1", "L3t"):
+        system = build_system(name).fit(scores.asv, scores.cm, scores.label)
+        save_system(results / "fitted" / f"{name}.safetensors", system, {"corpus": "x"})
+
+
+def scores(path: Path) -> None:
+    write_scores(path, toy_scores(60))
+
+
+def damaged(path: Path) -> None:
+    path.write_bytes(b"\x93not a file of any kind\x00" * 9)
+
+
+def no_checkpoint(path: Path) -> None:
+    torch.save({"weights": torch.ones(3)}, path)
+
+
+def other_checkpoint(path: Path) -> None:
+    torch.save({"state_dict": {"x": torch.ones(3)}, "pytorch-lightning_version": "2.5.0"}, path)
+
+
+def wrong_store(path: Path) -> None:
+    EmbeddingStore(["a"], torch.ones(1, 3)).save(path)
+
+
+SMALL = " --data.scale=0.02 --trainer.max_epochs=1 --trainer.accelerator=cpu"
+TRAINING = [
+    Case("no such option", "fit --data.scal 1", ("--data.scal",)),
+    Case("word for a number", "fit --model.lr fast", ("model.lr", "float", "fast")),
+    Case("no such config", "fit --config nowhere.yaml", ("nowhere.yaml",)),
+    Case("config is a folder", "fit --config results", ("results",)),
+    Case("config of bytes", "fit --config c.yaml", ("c.yaml",), {"c.yaml": damaged}),
+    Case("broken YAML", "fit --config c.yaml", ("c.yaml", "line 2"), {"c.yaml": "a: [\n"}),
+    Case("unknown key", "fit --config c.yaml", ("batch",), {"c.yaml": "data: {batch: 3}\n"}),
+    Case("config is a list", "fit --config c.yaml", ("config: [1, 2]",), {"c.yaml": "[1, 2]\n"}),
+    Case("no data", "fit --data.root nowhere", ("no data folder at nowhere",)),
+    Case("empty data", "fit --data.root .", ("cm.train.trn.txt", "not found below")),
+    Case("scale below 0", "fit --data.scale -1", ("scale", "-1")),
+    Case("scale is NaN", "fit --data.scale nan", ("scale", "nan")),
+    Case("batch of 0", "fit --data.batch_size 0", ("batch_size", "at least 1, got 0")),
+    Case("no threads", "fit --threads 0", ("--threads", "0")),
+    Case("unknown system", "fit --model.systems [L9]", ("L9", "L3c")),
+    Case("no systems", "fit --model.systems []" + SMALL, ("systems",)),
+    Case("bad trainer", f"fit --trainer.enable_progress_bar=false{SMALL}", ("Trainer", "progress")),
+    Case("negative epochs", "fit --trainer.max_epochs=-5 --data.scale=0.02", ("max_epochs",)),
+    Case("no checkpoint", "validate --ckpt_path nowhere.ckpt --data.scale=0.02", ("nowhere.ckpt",)),
+    Case(
+        "damaged checkpoint", "test --ckpt_path c.ckpt", ("c.ckpt is damaged",), {"c.ckpt": damaged}
+    ),
+    Case("empty checkpoint", "test --ckpt_path c.ckpt", ("c.ckpt is damaged",), {"c.ckpt": ""}),
+    Case(
+        "weights alone",
+        "predict --ckpt_path c.ckpt",
+        ("c.ckpt is no checkpoint",),
+        {"c.ckpt": no_checkpoint},
+    ),
+    Case(
+        "checkpoint of another model",
+        f"test --ckpt_path c.ckpt{SMALL}".replace(" --trainer.max_epochs=1", ""),
+        ("--ckpt_path", "does not fit"),
+        {"c.ckpt": other_checkpoint},
+    ),
+    Case(
+        "fit from a checkpoint of another model",
+        f"fit --ckpt_path c.ckpt{SMALL}",
+        ("--ckpt_path", "does not fit"),
+        {"c.ckpt": other_checkpoint},
+    ),
+]
+EXPERIMENTS = [
+    Case("seeds", "table --seeds x --out out", ("--seeds", "'x'")),
+    Case("seed twice", "table --seeds 1,1 --out out", ("--seeds", "twice")),
+    Case("table of no system", "table --systems L9 --out out", ("L9",)),
+    Case("no epochs", "table --epochs 0 --out out", ("--epochs", "at least 1, got 0")),
+    Case("replicates", "table --replicates=-1 --out out", ("--replicates", "-1")),
+    Case("table of no data", "table --data.root nowhere --out out", ("no data folder at nowhere",)),
+    Case("launcher", "table --launcher moon --out out", ("launcher", "moon")),
+    Case("out is a file", "table --out good.csv", ("good.csv",)),
+    Case("no sweep", "sweep nowhere.yaml", ("nowhere.yaml",)),
+    Case("sweep of bytes", "sweep s.yaml", ("s.yaml", "not valid YAML"), {"s.yaml": damaged}),
+    Case(
+        "sweep lacks a key",
+        "sweep s.yaml",
+        ("command",),
+        {"s.yaml": "method: grid\nparameters: {}\n"},
+    ),
+    Case(
+        "random sweep",
+        "sweep s.yaml --offline",
+        ("grid", "random"),
+        {"s.yaml": SWEEP.replace("grid", "random")},
+    ),
+    Case(
+        "sweep without values",
+        "sweep s.yaml --offline",
+        ("'a'", "values"),
+        {"s.yaml": SWEEP.replace("values: [1]", "min: 1")},
+    ),
+    Case("simulate nothing", "simulate", ("out",)),
+    Case("twin below 0", "simulate --out=out --scale=-1", ("scale", "-1")),
+    Case("twin of infinity", "simulate --out=out --scale=inf", ("scale", "inf")),
+    Case("simulate into a file", "simulate --out=good.csv", ("good.csv",)),
+    Case("import nothing", "import nowhere --out=out", ("no data folder at nowhere",)),
+    Case("import in place", "import results --out=results", ("--out results",)),
+    Case(
+        "import of a damaged pickle",
+        "import . --out=out",
+        ("cm_embd_trn.pk",),
+        {"ASVspoof2019.LA.cm.train.trn.txt": "S1 U1 - - bonafide\n", "cm_embd_trn.pk": damaged},
+    ),
+    Case(
+        "import of a short protocol",
+        "import . --out=out",
+        ("line 2", "3 columns where 5"),
+        {"ASVspoof2019.LA.cm.train.trn.txt": "S1 U1 - - bonafide\nS1 U2 -\n"},
+    ),
+    Case("download of what", "download moon", ("moon", "sasv2022-scores")),
+    Case(
+        "download into a file",
+        "download aasist-weights --out good.csv --mirror http://127.0.0.1:9",
+        ("good.csv",),
+    ),
+]
+AUDIO = [
+    Case("no audio", "extract --audio nowhere --out out", ("no audio folder at nowhere",)),
+    Case("no recordings", "extract --audio . --out out", ("no recordings",)),
+    Case("extract nowhere", "extract --audio .", ("out",)),
+    Case("device", "extract --audio . --out out --device moon", ("moon",), {"a.wav": "x"}),
+    Case(
+        "batch size", "extract --audio . --out out --batch_size 0", ("batch", "0"), {"a.wav": "x"}
+    ),
+    Case(
+        "damaged weights",
+        "extract --audio . --out out --only cm --cm x.pth",
+        ("x.pth",),
+        {"a.wav": "x", "x.pth": damaged},
+    ),
+    Case(
+        "no weights",
+        "extract --audio . --out out --only asv --asv nowhere",
+        ("nowhere",),
+        {"a.wav": "x"},
+    ),
+    Case(
+        "list of three columns",
+        "extract --audio . --out out --protocol l.txt",
+        ("l.txt, line 1", "3 columns"),
+        {"a.wav": "x", "l.txt": "a b c\n"},
+    ),
+]
+SCORE_FILES = [
+    Case("no file", "evaluate nowhere.csv", ("nowhere.csv", "No such file")),
+    Case("a folder", "evaluate results", ("results", "give a file")),
+    Case("empty", "evaluate x.csv", ("x.csv, line 1", "empty"), {"x.csv": ""}),
+    Case("header alone", "evaluate x.csv", ("x.csv, line 1", "no trials"), {"x.csv": HEADER}),
+    Case("not text", "evaluate x.csv", ("x.csv, line 1",), {"x.csv": damaged}),
+    Case("short row", "evaluate x.csv", ("line 5",), {"x.csv": GOOD + "S1,U4\n"}),
+    Case("NaN", "evaluate x.csv", ("line 2", "asv_score"), {"x.csv": GOOD.replace("0.5", "nan")}),
+    Case("decimal comma", "evaluate x.csv", ("line 2",), {"x.csv": GOOD.replace("0.5", "0,5")}),
+    Case(
+        "unknown label",
+        "evaluate x.csv",
+        ("line 2", "'good'"),
+        {"x.csv": GOOD.replace(",target", ",good")},
+    ),
+    Case(
+        "trial twice", "evaluate x.csv", ("stands again",), {"x.csv": GOOD + "S1,U1,-,target,1,1\n"}
+    ),
+    Case("Windows", "evaluate x.csv", ("line 1", "convert"), {"x.csv": GOOD.replace("\n", "\r\n")}),
+    Case("byte-order mark", "evaluate x.csv", ("byte-order",), {"x.csv": "\ufeff" + GOOD}),
+    Case("format", "evaluate good.csv --format moon", ("moon",)),
+    Case("other format", "evaluate good.csv --format bob4", ("good.csv",)),
+    Case("column", "evaluate good.csv --by moon", ("moon",)),
+    Case("where", "evaluate good.csv --where moon", ("--where", "COLUMN=VALUE")),
+    Case("where none", "evaluate good.csv --where attack=A99", ("never 'A99'",)),
+    Case("system", "evaluate good.csv --systems L9", ("L9",)),
+    Case("costs", "evaluate good.csv --costs moon", ("--costs moon", "a-dcf1")),
+    Case("interval", "evaluate good.csv --ci moon", ("ci", "moon")),
+    Case("no replicates", "evaluate good.csv --ci trial --replicates 0", ("replicates", "0")),
+    Case("key", "evaluate good.csv --key nowhere", ("nowhere",)),
+    Case("json into a file", "evaluate good.csv --json good.csv/x.json", ("good.csv",)),
+    Case(
+        "costs below 0",
+        "evaluate good.csv --costs c.yaml",
+        ("c.yaml", "c_miss"),
+        {"c.yaml": "c_miss: -1\n"},
+    ),
+    Case(
+        "costs of words", "evaluate good.csv --costs c.yaml", ("c.yaml",), {"c.yaml": "c_miss: x\n"}
+    ),
+    Case("fuse one", "fuse --dev good.csv", ("eval",)),
+    Case("fuse nothing", "fuse --dev nowhere --eval good.csv --out out", ("nowhere",)),
+    Case("fuse no system", "fuse --dev good.csv --eval good.csv --systems L9 --out out", ("L9",)),
+    Case(
+        "fuse without labels",
+        "fuse --dev x.csv --eval good.csv --out out",
+        ("label",),
+        {"x.csv": "speaker,utterance,asv_score,cm_score\nS1,U1,1,2\nS1,U2,3,4\n"},
+    ),
+    Case(
+        "fuse without a class",
+        "fuse --dev x.csv --eval good.csv --out out",
+        ("spoof",),
+        {"x.csv": "\n".join(GOOD.splitlines()[:3]) + "\n"},
+    ),
+    Case("fuse into a file", "fuse --dev good.csv --eval good.csv --out good.csv", ("good.csv",)),
+    Case("decide by nothing", "decide good.csv", ("--fitted",)),
+    Case("decide by nobody", "decide good.csv --fitted nowhere", ("nowhere",)),
+    Case("decide by L9", "decide good.csv --fitted results --system L9", ("L9",)),
+    Case("policy", "decide good.csv --fitted results --policy moon", ("policy", "moon")),
+    Case("decide nothing", "decide nowhere.csv --fitted results", ("nowhere.csv",)),
+    Case(
+        "damaged system",
+        "decide good.csv --fitted bad",
+        ("L3t.safetensors", "damaged"),
+        {"bad/fitted/L3t.safetensors": damaged},
+    ),
+    Case(
+        "store for a system",
+        "decide good.csv --fitted bad",
+        ("L3t.safetensors",),
+        {"bad/fitted/L3t.safetensors": wrong_store},
+    ),
+    Case("decide into a file", "decide good.csv --fitted results --out good.csv/x", ("good.csv",)),
+    Case("convert to nothing", "convert good.csv", ("--to",)),
+    Case("convert to the moon", "convert good.csv --to moon", ("moon",)),
+    Case("convert in place", "convert good.csv --to csv --out good.csv", ("--out good.csv",)),
+    Case("convert a column", "convert good.csv --to bob4 --column moon", ("moon",)),
+    Case(
+        "convert names with blanks",
+        "convert x.csv --to sasv2022-protocol",
+        ("'U 1'",),
+        {"x.csv": GOOD.replace("U1", "U 1")},
+    ),
+    Case("report of nothing", "report nowhere", ("nowhere",)),
+    Case("report of a file", "report good.csv", ("good.csv",)),
+    Case(
+        "report of broken metrics",
+        "report bad",
+        ("metrics.json", "JSON"),
+        {
+            "bad/scores/eval.csv": GOOD.replace("cm_score", "sasv_X,cm_score").replace(
+                "0.", "0.5,0."
+            ),
+            "bad/metrics.json": "{",
+        },
+    ),
+    Case("export nothing", "export --fitted nowhere --system L3t --out out", ("nowhere",)),
+    Case("export L9", "export --fitted results --system L9 --out out", ("L9", "L3t")),
+    Case(
+        "export elsewhere", "export --fitted results --system ../../L3t --out out", ("../../L3t",)
+    ),
+    Case(
+        "export over a file", "export --fitted results --system L3t --out good.csv", ("good.csv",)
+    ),
+    Case(
+        "export with other scores",
+        "export --fitted results --system L3t --out out --dev nowhere.csv",
+        ("nowhere.csv",),
+    ),
+    Case(
+        "export at no costs",
+        "export --fitted results --system L3t --out out --costs c.yaml",
+        ("c.yaml",),
+        {"c.yaml": "- 1\n"},
+    ),
+    Case("no such command", "fitt", ("fitt", "fit")),
+    Case("empty name", "evaluate ''", ("",)),
+    Case("option without value", "evaluate good.csv --costs", ("costs",)),
+    Case("one place too many", "report results results", ("results",)),
+]
+LONG = "x" * 5000
+LONG_NAMES = [
+    Case(f"name too long in {args.split()[0]}", args, ("xxxxx", "too long"))
+    for args in (
+        f"evaluate {LONG}",
+        f"fuse --dev {LONG} --eval good.csv",
+        f"decide good.csv --fitted {LONG}",
+        f"convert {LONG} --to csv",
+        f"report {LONG}",
+        f"sweep {LONG}",
+        f"import {LONG} --out=out",
+        f"simulate --out={LONG}",
+        f"export --fitted {LONG} --system L3t --out out",
+        f"table --data.root {LONG} --out out",
+        f"fit --data.root {LONG}",
+        f"extract --audio {LONG} --out out",
+    )
+]
+CASES = [*TRAINING, *EXPERIMENTS, *AUDIO, *SCORE_FILES, *LONG_NAMES]

@@ -1,0 +1,152 @@
+"""Fitting on dev scores, order of callbacks, and files of results."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from lightning_sasv.callbacks import WriteResults
+from lightning_sasv.data.corpus import Corpus
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion import build_system
+from lightning_sasv.metrics.functional import sasv_eers
+from lightning_sasv.models import SASVModule
+from lightning_sasv.scores import read_scores
+from tests.helpers import quiet_trainer, shared_data
+
+SYSTEMS = ("L3c", "B1")
+
+
+@pytest.fixture(scope="module")
+def run(twin: Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[pl.Trainer, Path]:
+    """A finished run: fit, then validate and test of the best checkpoint."""
+    folder = tmp_path_factory.mktemp("run")
+    module, data = SASVModule(systems=SYSTEMS, lr=1e-3), shared_data(twin)
+    trainer = quiet_trainer(folder, epochs=3)
+    trainer.fit(module, data)
+    trainer.validate(module, data, ckpt_path="best", verbose=False)
+    trainer.test(module, data, ckpt_path="best", verbose=False)
+    return trainer, Path(trainer.log_dir)
+
+
+def test_checkpoint_has_the_systems_of_its_own_weights(
+    run: tuple[pl.Trainer, Path], twin: Corpus
+) -> None:
+    """ModelCheckpoint is listed first, and still saves after the fit of the same epoch."""
+    checkpoint = torch.load(run[0].checkpoint_callback.best_model_path, weights_only=True)
+    module = SASVModule(systems=SYSTEMS)
+    module.load_state_dict(checkpoint["state_dict"])
+    dev = twin.dev
+    with torch.no_grad():
+        cm = module.head.score(dev.probe_vectors)[dev.probe_of_trial]
+    fresh = build_system("L3c").fit(dev.asv_scores, cm, dev.label)
+    assert module.fusion["L3c"].is_fitted
+    for name, value in fresh.state_dict().items():
+        torch.testing.assert_close(
+            module.fusion["L3c"].state_dict()[name].double(), value.double(), rtol=1e-6, atol=1e-8
+        )
+
+
+def test_monitored_value_comes_from_the_callback(twin: Corpus, tmp_path: Path) -> None:
+    """A checkpoint can monitor what FitFusion logs: it is there when the checkpoint is chosen."""
+    trainer = quiet_trainer(tmp_path, epochs=2)
+    trainer.callbacks = [c for c in trainer.callbacks if not isinstance(c, pl.callbacks.Checkpoint)]
+    monitor = pl.callbacks.ModelCheckpoint(monitor="val/L3c/sasv_eer", filename="x")
+    trainer.callbacks.insert(0, monitor)
+    trainer.callbacks = trainer._callback_connector._reorder_callbacks(trainer.callbacks)
+    trainer.fit(SASVModule(systems=SYSTEMS), shared_data(twin))
+    assert monitor.best_model_score is not None
+    assert Path(monitor.best_model_path).exists()
+
+
+def test_scores_on_disk(run: tuple[pl.Trainer, Path], twin: Corpus) -> None:
+    module = run[0].lightning_module
+    for data in (twin.dev, twin.eval):
+        table = read_scores(run[1] / "scores" / f"{data.name}.csv")
+        np.testing.assert_array_equal(table.speaker, data.trials.speaker)
+        np.testing.assert_array_equal(table.utterance, data.trials.utterance)
+        np.testing.assert_array_equal(table.attack, data.trials.attack)
+        np.testing.assert_array_equal(table.label, data.trials.label)
+        np.testing.assert_array_equal(table.asv, data.asv_scores.double())
+        fused = module.fusion["L3c"](table.asv, table.cm)
+        np.testing.assert_allclose(table.extra["sasv_L3c"], fused.sasv, rtol=1e-12)
+        np.testing.assert_allclose(table.extra["sasv_B1"], table.asv + table.cm, rtol=1e-12)
+
+
+def test_metrics_on_disk_and_in_the_log(run: tuple[pl.Trainer, Path]) -> None:
+    metrics = json.loads((run[1] / "metrics.json").read_text())
+    assert list(metrics) == sorted(SYSTEMS)
+    for name in SYSTEMS:
+        assert metrics[name]["corpus"] == "twin"
+        assert metrics[name]["seed"] == 1986
+        for split in ("dev", "eval"):
+            table = read_scores(run[1] / "scores" / f"{split}.csv")
+            rates = sasv_eers(table.extra[f"sasv_{name}"], table.label)
+            assert metrics[name][split]["sasv_eer"] == rates.sasv
+            assert metrics[name][split]["sv_eer"] == rates.sv
+            assert metrics[name][split]["spf_eer"] == rates.spf
+    assert 0 <= metrics["L3c"]["fitted"]["rho"] <= 1
+    logged = run[0].callback_metrics
+    for key in ("sasv_eer", "cllr", "min_a_dcf"):
+        assert float(logged[f"eval/{key}"]) == pytest.approx(metrics["L3c"]["eval"][key], abs=1e-6)
+        assert float(logged[f"eval/B1/{key}"]) == pytest.approx(
+            metrics["B1"]["eval"][key], rel=1e-6
+        )
+
+
+def test_nothing_is_refitted_outside_of_fit(run: tuple[pl.Trainer, Path], twin: Corpus) -> None:
+    """Wrong dev labels in ``validate`` leave the fitted state alone."""
+    trainer = run[0]
+    module = trainer.lightning_module
+    before = {k: v.clone() for k, v in module.fusion.state_dict().items()}
+    data = shared_data(twin)
+    trainer.validate(module, data, ckpt_path="best", verbose=False)
+    trainer.test(module, data, ckpt_path="best", verbose=False)
+    after = module.fusion.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+def test_partial_validation_fits_nothing_and_does_not_crash(twin: Corpus, tmp_path: Path) -> None:
+    module = SASVModule(systems=("L3c",))
+    data = shared_data(twin, score_batch_size=1)
+    with pytest.warns(UserWarning, match="lacks a class"):
+        quiet_trainer(tmp_path, epochs=1, limit_val_batches=1, callbacks=[]).fit(module, data)
+    assert not module.fusion["L3c"].is_fitted
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="root writes anywhere")
+def test_unwritable_folder_is_reported_before_the_work(twin: Corpus, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    trainer = quiet_trainer(tmp_path, epochs=1)
+    writer = next(c for c in trainer.callbacks if isinstance(c, WriteResults))
+    writer.folder = str(blocked / "out")
+    module = SASVModule()
+    before = module.head.get_parameter("weight_0").clone()
+    with pytest.raises(InputError, match="cannot write to output directory"):
+        trainer.fit(module, shared_data(twin))
+    assert torch.equal(before, module.head.get_parameter("weight_0"))
+
+
+def test_failed_write_leaves_no_file(
+    twin: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, data = SASVModule(), shared_data(twin)
+    trainer = quiet_trainer(tmp_path, epochs=1)
+    trainer.fit(module, data)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="No space left"):
+        trainer.test(module, data, verbose=False)
+    assert not (Path(trainer.log_dir) / "metrics.json").exists()
+    assert list((Path(trainer.log_dir) / "scores").iterdir()) == []

@@ -1,0 +1,468 @@
+"""`lightning fuse | evaluate | decide | convert`: golden values, broken files, comparisons."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from lightning_sasv.cli import main
+from lightning_sasv.commands.arguments import by_position, translate
+from lightning_sasv.fusion import OUR_SYSTEMS, PAPER_SYSTEMS
+from lightning_sasv.scores import LAYOUTS, read_table, write_scores
+from tests.scores.samples import toy_scores
+
+SYSTEMS = (*PAPER_SYSTEMS, *OUR_SYSTEMS)
+RATES = ("sasv_eer", "sv_eer", "spf_eer")
+
+
+def shuffled(source: Path, target: Path, seed: int) -> Path:
+    """A copy of a table with its rows in another order."""
+    header, *rows = source.read_text().splitlines()
+    random.Random(seed).shuffle(rows)
+    target.write_text("\n".join([header, *rows]) + "\n")
+    return target
+
+
+@pytest.fixture(scope="module")
+def real(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the real scores in another order and what `fuse` made of them."""
+    folder = tmp_path_factory.mktemp("real")
+    for seed, split in enumerate(("dev", "eval")):
+        shuffled(shared / f"data/sasv2022/{split}_scores.csv", folder / f"{split}.csv", seed)
+    main(["fuse", "--dev", str(folder / "dev.csv"), "--eval", str(folder / "eval.csv"),
+          "--out", str(folder / "out"), "--name", "sasv2022"])  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def golden(shared: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((shared / "golden" / "systems.json").read_text())
+    return content
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with small score files and what `fuse` made of them."""
+    folder = tmp_path_factory.mktemp("toy")
+    for split, seed in (("dev", 0), ("eval", 1)):
+        write_scores(folder / f"{split}.csv", toy_scores(seed=seed))
+    main(["fuse", "--dev", str(folder / "dev.csv"), "--eval", str(folder / "eval.csv"),
+          "--out", str(folder / "out"), "--systems", "L3,L3t,B1"])  # fmt: skip
+    return folder
+
+
+def evaluated(*args: str | Path, out: Path) -> dict[str, Any]:
+    """Results of `evaluate` as JSON."""
+    main(["evaluate", *map(str, args), "--json", str(out)])
+    content: dict[str, Any] = json.loads(out.read_text())
+    return content
+
+
+def failing(capsys: pytest.CaptureFixture[str], *args: str | Path) -> str:
+    """Message of a command that must end with exit code 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        main([str(arg) for arg in args])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "error: " in said
+    return said
+
+
+@pytest.mark.parametrize("system", PAPER_SYSTEMS)
+@pytest.mark.parametrize("split", ["dev", "eval"])
+def test_fuse_gives_the_golden_values(
+    real: Path, golden: dict[str, Any], system: str, split: str
+) -> None:
+    found = json.loads((real / "out" / "metrics.json").read_text())[system][split]
+    wanted, tolerance = golden["systems"][system][split], golden["tolerance"]
+    wanted = wanted | wanted.get("with_exact_calibration", {})
+    for name in RATES:
+        assert 100 * found[name] == pytest.approx(wanted[name], abs=tolerance[name])
+    for name in ("cllr", "cllr_min"):
+        assert found[name] == pytest.approx(wanted[name], abs=tolerance[name])
+    if "calibration" not in PAPER_SYSTEMS[system]:
+        assert found["min_a_dcf"] == pytest.approx(wanted["min_adcf_default"], abs=1e-6)
+
+
+def test_evaluate_gives_the_golden_values(
+    real: Path, golden: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = evaluated(real / "out/scores/eval.csv", out=tmp_path / "e.json")
+    assert result["trials"] == {"spoof": 63882, "nontarget": 33327, "target": 5370}
+    assert list(result["systems"]) == [*SYSTEMS, "asv+cm"]
+    for system in PAPER_SYSTEMS:
+        found, wanted = result["systems"][system]["metrics"], golden["systems"][system]["eval"]
+        wanted = wanted | wanted.get("with_exact_calibration", {})
+        for name in RATES:
+            assert 100 * found[name] == pytest.approx(wanted[name], abs=1e-6)
+        for name in ("cllr", "cllr_min"):
+            assert found[name] == pytest.approx(wanted[name], abs=2e-5)
+    pair = result["systems"]["asv+cm"]["metrics"]
+    assert 100 * pair["asv_eer"] == pytest.approx(1.6385, abs=5e-5)
+    assert 100 * pair["t_eer"] == pytest.approx(2.103168, abs=1e-6)
+    ours = {name: result["systems"][name]["metrics"] for name in OUR_SYSTEMS}
+    assert ours["L3t"]["cllr"] <= 0.07
+    assert ours["L3t"]["sasv_eer"] <= 0.0140
+    assert ours["M3"]["sasv_eer"] <= 0.0140
+    shown = capsys.readouterr()
+    assert "20.6144" in shown.out
+    assert "1.4340" in shown.out
+    assert "looks like csv" in shown.err
+
+
+def test_published_intervals(real: Path, golden: dict[str, Any], tmp_path: Path) -> None:
+    result = evaluated(real / "out/scores/eval.csv", "--systems", "L3", "--ci", "trial",
+                       "--replicates", "300", out=tmp_path / "e.json")  # fmt: skip
+    found = result["systems"]["L3"]["intervals"]["sasv_eer"]
+    wanted = golden["systems"]["L3"]["eval"]["ci95_trials"]
+    assert 50 * (found["high"] - found["low"]) == pytest.approx(wanted["half"], rel=0.2)
+
+
+def test_real_protocol_as_key(
+    real: Path, shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scores of other layouts, joined to the challenge's own protocol, give the same metrics."""
+    fused = real / "out/scores/eval.csv"
+    protocol = shared / "data/sasv2022/protocols/ASVspoof2019.LA.asv.eval.gi.trl.txt"
+    main(["convert", str(fused), "--to", "asvspoof2021-asv", "--column", "sasv_L3",
+          "--out", str(tmp_path / "bare.txt")])  # fmt: skip
+    assert len((tmp_path / "bare.txt").read_text().splitlines()[0].split()) == 3
+    bare = evaluated(f"sasv={tmp_path / 'bare.txt'}", "--key", protocol, out=tmp_path / "a.json")
+    full = evaluated(fused, "--systems", "L3", out=tmp_path / "b.json")
+    assert bare["systems"]["bare"]["metrics"] == full["systems"]["L3"]["metrics"]
+    rows = (tmp_path / "bare.txt").read_text().splitlines(keepends=True)
+    (tmp_path / "short.txt").write_text("".join(rows[: -len(rows) // 100]))
+    key = ["--key", protocol, "--json", tmp_path / "c.json"]
+    said = failing(capsys, "evaluate", f"sasv={tmp_path / 'short.txt'}", *key)
+    assert "short.txt: no score for 1,026 of 102,579 trials of " in said
+    assert "trl.txt, line " in said
+    assert "--allow-missing" in said
+    assert not (tmp_path / "c.json").exists()
+    main(["evaluate", f"sasv={tmp_path / 'short.txt'}", *map(str, key), "--allow-missing"])
+    assert "1,026 of 102,579 trials of the key are left out" in capsys.readouterr().err
+    assert sum(json.loads((tmp_path / "c.json").read_text())["trials"].values()) == 101553
+
+
+def test_decide_on_the_real_scores(
+    real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costs = {"a-dcf1": (0.0302, 0.47), "asvspoof5": (0.033, 0.15)}
+    for name, (bayes, linear) in costs.items():
+        capsys.readouterr()
+        main(["decide", str(real / "eval.csv"), "--fitted", str(real / "out"), "--system", "L3",
+              "--costs", name, "--compare", "--out", str(tmp_path / "d.csv")])  # fmt: skip
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+        found = {row[1]: float(row[5]) for row in rows if row[:1] == ["L3"]}
+        assert found["bayes"] == pytest.approx(bayes, abs=1e-3)
+        assert found["linear"] == pytest.approx(linear, abs=1e-2)
+        assert found["utility"] >= found["bayes"]
+    frame = pl.read_csv(tmp_path / "d.csv")
+    assert len(frame) == 102579
+    rate = frame.group_by("label").agg((pl.col("decision") == "accept").mean()).rows()
+    assert dict(rate)["target"] > 0.95
+    assert dict(rate)["spoof"] < 0.05
+
+
+CORRUPTIONS: dict[str, tuple[Callable[[list[str]], str], str]] = {
+    "nan": (lambda rows: joined(rows, 7, rows[7].rsplit(",", 1)[0] + ",nan"), "line 8, column cm"),
+    "comma decimal": (lambda rows: joined(rows, 7, rows[7].replace(".", ",")), "line 8: "),
+    "windows": (lambda rows: "\r\n".join(rows) + "\r\n", "line 1: Windows line ends"),
+    "bom": (lambda rows: "\ufeff" + "\n".join(rows) + "\n", "line 1: the file begins with a byte"),
+    "no column": (lambda rows: joined(rows, 0, rows[0].replace("cm_score", "x")), "line 1: no col"),
+    "twice": (lambda rows: joined(rows, 9, rows[7]), "line 10: the trial of line 8 stands again"),
+    "missing": (lambda rows: "\n".join(r for n, r in enumerate(rows) if n % 100 != 50) + "\n",
+                "trials of SASV 2022"),
+}  # fmt: skip
+
+
+def joined(rows: list[str], place: int, row: str) -> str:
+    return "\n".join([*rows[:place], row, *rows[place + 1 :]]) + "\n"
+
+
+@pytest.mark.parametrize("kind", CORRUPTIONS)
+@pytest.mark.parametrize("where", ["dev", "eval", "evaluate", "decide"])
+def test_broken_files_end_in_a_message_and_nothing_is_written(
+    kind: str, where: str, real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corrupt, message = CORRUPTIONS[kind]
+    split = "dev" if where == "dev" else "eval"
+    rows = (real / f"{split}.csv").read_text().splitlines()
+    (tmp_path / "bad.csv").write_bytes(corrupt(rows).encode())
+    bad, out = tmp_path / "bad.csv", tmp_path / "out"
+    files = {name: bad if name == where else real / f"{name}.csv" for name in ("dev", "eval")}
+    if where == "evaluate":
+        if kind == "no column":
+            pytest.skip("one score is enough for evaluate")
+        said = failing(capsys, "evaluate", bad, "--json", out)
+    elif where == "decide":
+        said = failing(capsys, "decide", bad, "--fitted", real / "out", "--out", out)
+    else:
+        said = failing(capsys, "fuse", "--dev", files["dev"], "--eval", files["eval"],
+                       "--out", out)  # fmt: skip
+    assert "bad.csv" in said
+    assert " line " in said
+    assert message in said
+    assert ";" in said  # what to do
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
+
+
+def test_missing_trials_can_be_allowed(real: Path, tmp_path: Path) -> None:
+    rows = (real / "eval.csv").read_text().splitlines()
+    (tmp_path / "bad.csv").write_text(CORRUPTIONS["missing"][0](rows))
+    result = evaluated(tmp_path / "bad.csv", "--allow-missing", out=tmp_path / "e.json")
+    assert sum(result["trials"].values()) == 101553
+
+
+def test_windows_files_are_mended_by_convert(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "\ufeff" + (toy / "eval.csv").read_text().replace("\n", "\r\n")
+    (tmp_path / "dos.csv").write_bytes(text.encode())
+    assert "`lightning convert` mends it" in failing(capsys, "evaluate", tmp_path / "dos.csv")
+    main(["convert", str(tmp_path / "dos.csv"), "--to", "csv", "--out", str(tmp_path / "ok.csv")])
+    assert (tmp_path / "ok.csv").read_bytes() == (toy / "eval.csv").read_bytes()
+
+
+def test_several_systems_are_compared_in_words(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = read_table(toy / "out/scores/eval.csv")
+    paths = []
+    for name in ("L3", "B1"):
+        main(["convert", str(table.path), "--to", "sasv2022", "--column", f"sasv_{name}",
+              "--out", str(tmp_path / f"{name}.txt")])  # fmt: skip
+        paths.append(tmp_path / f"{name}.txt")
+    capsys.readouterr()
+    result = evaluated(*paths, "--replicates", "100", out=tmp_path / "e.json")
+    assert list(result["systems"]) == ["L3", "B1"]
+    found = {one["metric"]: one for one in result["comparisons"]}
+    assert set(found["sasv_eer"]["ways"]) == {"trial", "speaker"}
+    assert found["sasv_eer"]["verdict"] == "L3 is better than B1"
+    difference = [result["systems"][n]["metrics"]["sasv_eer"] for n in ("L3", "B1")]
+    assert found["sasv_eer"]["difference"] == difference[0] - difference[1]
+    shown = capsys.readouterr().out
+    assert "L3 − B1: " in shown
+    assert "→ L3 is better than B1." in shown
+    assert "by speaker" in shown
+
+
+def test_breakdown_and_intervals_are_shown(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = evaluated(toy / "eval.csv", "--by", "attack,speaker", "--ci=speaker-attack",
+                       "--replicates", "50", out=tmp_path / "e.json")  # fmt: skip
+    one = result["systems"]["eval"]
+    assert list(one["by"]["attack"]) == ["A07", "A08"]
+    assert len(one["by"]["speaker"]) == 6
+    assert one["intervals"]["t_eer"]["low"] < one["metrics"]["t_eer"]
+    shown = capsys.readouterr().out
+    assert "eval by attack" in shown
+    assert "eval by speaker" in shown
+    assert "95 % intervals by speaker-attack, 50 replicates" in " ".join(shown.split())
+
+
+def test_pair_of_files_with_a_key(toy: Path, tmp_path: Path) -> None:
+    for role, layout in (("asv", "kaldi"), ("cm", "asvspoof2021-cm")):
+        for split in ("dev", "eval"):
+            main(["convert", str(toy / f"{split}.csv"), "--to", layout, "--column",
+                  f"{role}_score", "--out", str(tmp_path / f"{split}_{role}.txt")])  # fmt: skip
+    keys = {}
+    for split in ("dev", "eval"):
+        keys[split] = tmp_path / f"{split}_key.txt"
+        main(["convert", str(toy / f"{split}.csv"), "--to", "sasv2022-protocol", "--out",
+              str(keys[split])])  # fmt: skip
+    pair = {s: f"{tmp_path / f'{s}_asv.txt'},{tmp_path / f'{s}_cm.txt'}" for s in keys}
+    main(["fuse", "--dev", pair["dev"], "--dev-key", str(keys["dev"]), "--eval", pair["eval"],
+          "--eval_key", str(keys["eval"]), "--systems", "L3,L3t,B1", "--out",
+          str(tmp_path / "out")])  # fmt: skip
+    for name in ("dev", "eval"):
+        one, two = (pl.read_csv(f / "out/scores" / f"{name}.csv") for f in (toy, tmp_path))
+        assert one.select(sorted(one.columns)).equals(two.select(sorted(two.columns)))
+    first = evaluated(pair["eval"], "--key", keys["eval"], out=tmp_path / "a.json")
+    second = evaluated(toy / "eval.csv", out=tmp_path / "b.json")
+    assert list(first["systems"]) == ["eval_asv+eval_cm"]
+    assert first["systems"]["eval_asv+eval_cm"] == second["systems"]["eval"]
+
+
+def test_results_describe_themselves(toy: Path) -> None:
+    metrics = json.loads((toy / "out/metrics.json").read_text())
+    assert set(metrics) == {"L3", "L3t", "B1"}
+    assert metrics["L3"]["corpus"] == toy.name
+    scores = pl.read_csv(toy / "out/scores/eval.csv")
+    assert scores.columns == ["speaker", "utterance", "attack", "label", "asv_score", "cm_score",
+                              "sasv_L3", "sasv_L3t", "sasv_B1"]  # fmt: skip
+    np.testing.assert_allclose(scores["sasv_B1"], scores["asv_score"] + scores["cm_score"])
+    assert sorted(p.name for p in (toy / "out/fitted").iterdir()) == [
+        "B1.safetensors", "L3.safetensors", "L3t.safetensors"
+    ]  # fmt: skip
+
+
+def test_decide_without_labels_and_with_costs_from_a_file(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pl.read_csv(toy / "eval.csv").drop("label", "attack").write_csv(tmp_path / "bare.csv")
+    costs = tmp_path / "costs.yaml"
+    costs.write_text("c_miss: 1.0\nc_fa_spoof: 2.0\n")
+    main(["decide", str(tmp_path / "bare.csv"), "--fitted", str(toy / "out"), "--costs",
+          str(costs), "--out", str(tmp_path / "d.csv")])  # fmt: skip
+    shown = capsys.readouterr().out
+    assert [line.split()[:2] for line in shown.splitlines() if "L3t" in line] == [["L3t", "bayes"]]
+    frame = pl.read_csv(tmp_path / "d.csv")
+    assert frame["threshold"][0] == pytest.approx(math.log(3))
+    assert set(frame["decision"]) == {"accept", "reject"}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["fuse", "--dev", "{eval}"], "the following arguments are required: eval"),
+        (["fuse", "--dev", "nothing.csv", "--eval", "{eval}"], "cannot read nothing.csv: No such"),
+        (["fuse", "--dev", "{eval}", "--eval", "{eval}", "--systems", "L9"], "unknown system 'L9'"),
+        (["evaluate"], "the following arguments are required: files"),
+        (["evaluate", "{eval}", "--ci", "moon"], "'speaker-attack']"),
+        (["evaluate", "{eval}", "--by", "moon"], "line 1: no column 'moon'"),
+        (["evaluate", "{eval}", "--format", "moon"], "unknown format 'moon'; formats: csv,"),
+        (["evaluate", "{eval}", "--format", "a-dcf"], "line 1: 1 columns where 4 are expected"),
+        (["evaluate", "{eval}", "--costs", "moon"], "--costs moon is neither a preset"),
+        (["evaluate", "{eval}", "--where", "moon"], "--where 'moon': expected COLUMN=VALUE"),
+        (["evaluate", "{eval}", "--where", "attack=A99"], "attack is never 'A99'"),
+        (["evaluate", "{eval}", "--key", "{empty}"], "empty, line 1: the file is empty"),
+        (["evaluate", "{eval}", "--moon"], "unrecognized arguments: --moon"),
+        (["evaluate", "{eval}", "--json", "{eval}/x.json"], "cannot write to output directory"),
+        (["decide", "{eval}"], "--fitted DIR is needed"),
+        (["decide", "{eval}", "--fitted", "moon"], "no fitted systems in moon"),
+        (["decide", "{eval}", "--fitted", "{out}", "--system", "B1"], "no log-likelihood ratios"),
+        (["convert", "{eval}"], "--to FORMAT is needed, one of csv, parquet"),
+        (["convert", "{eval}", "--to", "sasv2022"], "choose one with --column"),
+        (["convert", "{eval}", "--to", "csv", "--out", "{eval}"], "is the file that is read"),
+        (["convert", "{eval}", "--to", "a-dcf", "--column", "attack"], "does not hold numbers"),
+    ],
+)
+def test_mistakes(
+    args: list[str],
+    message: str,
+    toy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").touch()
+    places = {"eval": toy / "eval.csv", "out": toy / "out", "empty": tmp_path / "empty"}
+    assert message in failing(capsys, *(arg.format(**places) for arg in args))
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def command(files: list[str], key: str | None = None, allow_missing: bool = False) -> None:
+    """A command for the tests below."""
+
+
+def options_only(*, dev: str, number: int = 1, allow_missing: bool = False) -> None:
+    """Another one."""
+
+
+@pytest.mark.parametrize(
+    ("function", "words", "expected"),
+    [
+        (command, ["a", "b"], ['["a", "b"]']),
+        (command, ["a", "--key", "k", "b"], ['["a", "b"]', "--key", "k"]),
+        (command, ["--allow-missing", "a"], ['["a"]', "--allow_missing=true"]),
+        (command, ["a", "--allow_missing", "false"], ['["a"]', "--allow_missing", "false"]),
+        (command, ["a", "--allow-missing=false"], ['["a"]', "--allow_missing=false"]),
+        (command, ["-h"], ["-h"]),
+        (command, ["--help"], ["--help"]),
+        (command, ["--key"], ["--key"]),
+        (options_only, ["--dev", "x", "--number", "-1"], ["--dev", "x", "--number", "-1"]),
+    ],
+)
+def test_words_of_the_command_line(
+    function: Callable[..., None], words: list[str], expected: list[str]
+) -> None:
+    assert translate(function, words) == expected
+    assert by_position(function) == (function is command)
+
+
+def test_pooled_subsets_are_mentioned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(f"u{n}", "spoof" if n % 2 else "bonafide", "eval" if n % 3 else "progress")
+            for n in range(60)]  # fmt: skip
+    key = "".join(f"s {u} c t {'A07' if k == 'spoof' else k} {k} notrim {p}\n" for u, k, p in rows)
+    (tmp_path / "key.txt").write_text(key)
+    (tmp_path / "cm.txt").write_text("".join(f"{u} {n % 7}\n" for n, (u, *_) in enumerate(rows)))
+    files = [tmp_path / "cm.txt", "--key", tmp_path / "key.txt"]
+    named = ["--key-format", "asvspoof2021-la-key", "--format", "asvspoof2021-cm"]
+    result = evaluated(*files, *named, out=tmp_path / "e.json")
+    assert sum(result["trials"].values()) == 60
+    said = capsys.readouterr().err
+    assert "subsets eval, progress are pooled" in said
+    assert "read as asvspoof2021-la-key" in said
+    part = evaluated(*files, "--where", "subset=eval", out=tmp_path / "e.json")
+    assert sum(part["trials"].values()) == 40
+    assert "looks like asvspoof2021-la-key" in capsys.readouterr().err
+
+
+def test_where_keeps_some_trials(toy: Path, tmp_path: Path) -> None:
+    result = evaluated(toy / "eval.csv", "--where", "speaker=S1", out=tmp_path / "e.json")
+    frame = pl.read_csv(toy / "eval.csv").filter(pl.col("speaker") == "S1")
+    assert sum(result["trials"].values()) == len(frame)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_convert_writes_beside_the_file(
+    layout: str, toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Formats that have room for these trials are written under their own name."""
+    source = tmp_path / "eval.csv"
+    source.write_bytes((toy / "eval.csv").read_bytes())
+    target = tmp_path / f"eval.{layout}{LAYOUTS[layout].suffix}"
+    args = ["convert", str(source), "--to", layout, "--column", "asv_score"]
+    if layout in ("bob4", "bob5", "voxceleb", "speechbrain", "asvspoof2021-la-key",
+                  "asvspoof2021-la", "asvspoof2021-pa-key", "asvspoof2021-df-key",
+                  "asvspoof5-key", "asvspoof5-protocol", "wespeaker-asnorm"):  # fmt: skip
+        failing(capsys, *args)
+        assert not target.exists()
+        return
+    main(args)
+    assert len(read_table(target, layout)) == 600
+
+
+def test_help_and_start_need_neither_lightning_nor_polars() -> None:
+    script = (
+        "import sys\nfrom lightning_sasv.cli import main\n"
+        "for words in (['--help'], ['evaluate', '--help'], ['fuse', '--help']):\n"
+        "    try: main(words)\n    except SystemExit: pass\n"
+        "print('LOADED', sorted({'polars', 'torch', 'pytorch_lightning'} & set(sys.modules)))"
+    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+    assert "FILE [...]" in done.stdout
+    assert "--dev DEV --eval EVAL" in done.stdout
+
+
+def test_evaluate_in_a_process_of_its_own(toy: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom lightning_sasv.cli import main\n"
+        f"main(['evaluate', {str(toy / 'eval.csv')!r}])\n"
+        "assert not {'pytorch_lightning', 'wandb', 'matplotlib'} & set(sys.modules)"
+    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ASV EER %" in done.stdout
+    assert "Warning" not in done.stderr

@@ -1,0 +1,182 @@
+"""`lightning fit | validate | test | predict`: configurations, results, mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from lightning_sasv.cli import main
+from lightning_sasv.commands.train import base_config, train
+from lightning_sasv.fusion import OUR_SYSTEMS, PAPER_SYSTEMS
+from lightning_sasv.scores import read_scores
+
+CONFIGS = base_config().parent
+SYSTEMS = (*PAPER_SYSTEMS, *OUR_SYSTEMS)
+SMALL = ["--data.scale", "0.02", "--trainer.max_epochs", "1", "--trainer.accelerator", "cpu"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "lightning_sasv.cli", *args]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, check=False)
+
+
+def test_every_system_has_a_short_configuration() -> None:
+    assert set(SYSTEMS) <= {path.stem for path in CONFIGS.glob("*.yaml")}
+    for system in SYSTEMS:
+        content = yaml.safe_load((CONFIGS / f"{system}.yaml").read_text())
+        assert content["model"]["systems"] == [system]
+        assert len((CONFIGS / f"{system}.yaml").read_text().splitlines()) <= 15
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_can_be_trained(here: Path, system: str) -> None:
+    main(["fit", "--config", str(CONFIGS / f"{system}.yaml"), *SMALL])
+    folder = here / "runs" / system / "version_0"
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert 0 <= metrics[system]["eval"]["sasv_eer"] < 0.5
+    assert metrics[system]["corpus"] == "twin"
+    for name in ("checkpoints/best.ckpt", "checkpoints/last.ckpt", "config.yaml", "metrics.csv"):
+        assert (folder / name).is_file()
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["--config", str(CONFIGS / "data" / "twin.yaml")],
+        ["--config", str(CONFIGS / "logger" / "csv.yaml")],
+        ["--config", str(CONFIGS / "trainer" / "debug.yaml")],
+        ["--config", str(CONFIGS / "trainer" / "gpu.yaml"), "--trainer.accelerator", "cpu"],
+    ],
+    ids=["twin", "csv", "debug", "gpu"],
+)
+def test_other_configurations(here: Path, extra: list[str]) -> None:
+    main(["fit", "--config", str(CONFIGS / "B1.yaml"), *extra, *SMALL])
+
+
+def test_run_describes_itself(here: Path) -> None:
+    done = run("fit", "--config", str(CONFIGS / "L3c.yaml"), *SMALL, cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert "Results on the corpus: twin" in done.stdout
+    assert "Written to runs/L3c/version_0" in done.stdout
+    assert "SASV 2022" not in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "Warning" not in done.stderr
+
+
+def test_checkpoint_is_enough_for_test_validate_predict(here: Path) -> None:
+    main(["fit", "--config", str(CONFIGS / "L3c.yaml"), *SMALL])
+    first = here / "runs" / "L3c" / "version_0"
+    checkpoint = first / "checkpoints" / "best.ckpt"
+    torch.load(checkpoint, weights_only=True)
+    for version, command in enumerate(("validate", "test", "predict"), start=1):
+        main(
+            [command, "--config", str(CONFIGS / "L3c.yaml"), "--ckpt_path", str(checkpoint), *SMALL]
+        )
+        folder = here / "runs" / "L3c" / f"version_{version}"
+        split = "dev" if command == "validate" else "eval"
+        mine, theirs = (read_scores(f / "scores" / f"{split}.csv") for f in (folder, first))
+        assert (mine.extra["sasv_L3c"] == theirs.extra["sasv_L3c"]).all()
+        if command == "predict":
+            assert not (folder / "metrics.json").exists()
+        else:
+            before, after = (
+                json.loads((f / "metrics.json").read_text())["L3c"][split] for f in (first, folder)
+            )
+            assert before == after
+
+
+def test_interpolation_works_across_files_and_flags(here: Path) -> None:
+    (here / "one.yaml").write_text("data:\n  batch_size: 16\n")
+    (here / "two.yaml").write_text("data:\n  score_batch_size: ${data.batch_size}\n")
+    files = ["--config", "one.yaml", "--config", "two.yaml", "--data.batch_size", "12"]
+    ran = train(["fit", *files, *SMALL, "--evaluate", "false"])
+    assert ran.datamodule.batch_size == 12
+    assert ran.datamodule.score_batch_size == 12
+
+
+def test_real_embeddings_by_root(here: Path, shared: Path) -> None:
+    root, lists = shared / "data/mini_la_embeddings", shared / "data/mini_la/LA"
+    where = ["--data.root", str(root), "--data.protocols", str(lists), "--data.name", "mini LA"]
+    main(["fit", "--config", str(CONFIGS / "B1.yaml"), *where, *SMALL])
+    metrics = json.loads((here / "runs/B1/version_0/metrics.json").read_text())
+    assert metrics["B1"]["corpus"] == "mini LA"
+    assert len(read_scores(here / "runs/B1/version_0/scores/eval.csv")) == 396
+
+
+MISTAKES = {
+    "unknown flag": (["fit", "--data.scal", "1"], ["--data.scal"]),
+    "unknown key": (["fit", "--config", "{key}"], ["batchsize"]),
+    "bad value": (["fit", "--model.lr", "fast"], ["model.lr", "float", "fast"]),
+    "bad type": (["fit", "--trainer.max_epochs", "two"], ["trainer.max_epochs", "int", "two"]),
+    "missing config": (["fit", "--config", "nowhere.yaml"], ["nowhere.yaml"]),
+    "missing checkpoint": (["test", "--ckpt_path", "nowhere.ckpt"], ["nowhere.ckpt"]),
+    "missing data": (["fit", "--data.root", "nowhere"], ["no data folder at nowhere"]),
+    "unknown system": (["fit", "--model.systems", "[L9]"], ["L9", "L3c"]),
+    "unknown command": (["fitt"], ["fitt", "fit"]),
+    "bad scale": (["fit", "--data.scale", "-1"], ["scale", "-1"]),
+    "bad batch": (["fit", "--data.batch_size", "0"], ["batch_size", "0"]),
+    "bad threads": (["fit", "--threads", "0"], ["--threads", "0"]),
+    "broken yaml": (["fit", "--config", "{yaml}"], ["yaml.yaml", "line 2"]),
+    "bad interpolation": (["fit", "--config", "{interpolation}"], ["nowhere"]),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_named_in_a_line(
+    here: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        "key": "data:\n  batchsize: 3\n",
+        "yaml": "data: [\n",
+        "interpolation": "data:\n  batch_size: ${data.nowhere}\n",
+    }
+    for stem, text in files.items():
+        (here / f"{stem}.yaml").write_text(text)
+    args, words = MISTAKES[name]
+    args = [arg.format(**{stem: f"{stem}.yaml" for stem in files}) for arg in args]
+    with pytest.raises(SystemExit) as ended:  # anything else would be a traceback
+        main(args)
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert 1 <= len([line for line in message.splitlines() if line.strip()]) <= 2, message
+    for word in words:
+        assert word in message
+    assert not list(here.glob("runs/**/scores"))
+
+
+def test_unwritable_output_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "runs").write_text("a file, not a folder")
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", "--config", str(CONFIGS / "B1.yaml"), *SMALL])
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert "cannot use" in message
+    assert "runs/B1: Not a directory; choose another" in message
+    assert (here / "runs").read_text() == "a file, not a folder"
+
+
+@pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])
+def test_help_of_training_commands(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert not ended.value.code
+    shown = capsys.readouterr().out
+    for option in ("--data.root", "--data.scale", "--model.systems", "--seed_everything"):
+        assert option in shown
+    assert "Folder of a real corpus" in shown  # the docstrings are the help

@@ -1,0 +1,97 @@
+"""Blocks of training steps and slices of probes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_sasv.data import make_twin
+from lightning_sasv.data.corpus import Corpus
+from lightning_sasv.data.loaders import IGNORE, BlockLoader, ProbeBatches, TrainBlocks
+from lightning_sasv.data.sampler import TrialSampler
+from lightning_sasv.trials import TrialClass
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return make_twin(0.02)
+
+
+def test_blocks_hold_the_sampled_trials_in_order(corpus: Corpus) -> None:
+    seeds = [3, 4]
+    blocks = TrainBlocks(corpus.train, seeds, batch_size=24, steps_per_block=5)
+    epoch = [blocks[2, number] for number in range(len(blocks))]
+    labels = torch.cat([block.label for block in epoch])  # (steps, seeds, batch)
+    vectors = torch.cat([block.vectors for block in epoch])
+    size = len(corpus.train.utterances)
+    assert labels.shape[0] == -(-size // 24) == blocks.steps
+    for row, seed in enumerate(seeds):
+        drawn = TrialSampler(corpus.train.utterances).epoch(seed, 2)
+        kept = labels[:, row].flatten() != IGNORE
+        assert kept[:size].all()
+        assert not kept[size:].any()
+        genuine = torch.from_numpy(drawn.label != TrialClass.SPOOF).long()
+        assert torch.equal(labels[:, row].flatten()[:size], genuine)
+        own = vectors[:, row].flatten(0, 1)[:size]
+        assert torch.equal(own, corpus.train.vectors[torch.from_numpy(drawn.probe)])
+    counts = torch.cat([block.counts for block in epoch])
+    assert torch.equal(counts.sum(-1)[:-1], torch.full_like(counts.sum(-1)[:-1], 24))
+    assert int(counts.sum()) == size * len(seeds)
+
+
+@pytest.mark.parametrize("world", [2, 3, 30])
+def test_processes_share_each_batch(corpus: Corpus, world: int) -> None:
+    whole = TrainBlocks(corpus.train, [1], 24, 4)
+    shares = [TrainBlocks(corpus.train, [1], 24, 4, rank, world) for rank in range(world)]
+    for number in (0, len(whole) - 1):
+        block, parts = whole[0, number], [share[0, number] for share in shares]
+        assert torch.equal(torch.stack([p.counts for p in parts]).unique(dim=0)[0], block.counts)
+        labels = torch.cat([part.label for part in parts], dim=-1)
+        assert torch.equal(labels.sort(dim=-1).values, block.label.sort(dim=-1).values)
+
+
+def test_loader_resumes_in_the_middle_of_an_epoch(corpus: Corpus) -> None:
+    loader = BlockLoader(TrainBlocks(corpus.train, [1], 24, 4))
+    loader.sampler.set_epoch(3)
+    whole = list(loader)
+    assert len(whole) == len(loader) > 4
+    loader.sampler.set_epoch(3)
+    iterator = iter(loader)
+    for _ in range(3):
+        next(iterator)
+    state = loader.state_dict()
+    other = BlockLoader(TrainBlocks(corpus.train, [1], 24, 4))
+    other.load_state_dict(state)
+    other.sampler.set_epoch(3)
+    rest = list(other)
+    assert len(rest) == len(whole) - 3
+    for one, two in zip(whole[3:], rest, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    assert len(list(other)) == len(whole)  # the next epoch is a whole one
+    assert other.state_dict() == {"served": 0}
+
+
+@pytest.mark.parametrize("world", [1, 2, 1000])
+def test_every_probe_is_scored_once(corpus: Corpus, world: int) -> None:
+    parts = [ProbeBatches(corpus.dev, 7, rank, world) for rank in range(world)]
+    assert all(len(part) >= 1 for part in parts)
+    batches = [part[number] for part in parts for number in range(len(part))]
+    index = torch.cat([batch.rows for batch in batches])
+    assert torch.equal(index.sort().values, torch.arange(len(corpus.dev.probes)))
+    vectors = torch.cat([batch.vectors for batch in batches])
+    assert torch.equal(vectors, corpus.dev.probe_vectors[index])
+
+
+def test_asv_scores_are_the_cosines_of_the_trials(corpus: Corpus) -> None:
+    dev = corpus.dev
+    rows = np.random.default_rng(0).choice(len(dev.trials), 50)
+    for row in rows:
+        model = dev.models.select([dev.trials.speaker[row]])[0]
+        probe = dev.asv.select([dev.trials.utterance[row]])[0]
+        cosine = torch.dot(model, probe) / (model.norm() * probe.norm())
+        assert float(dev.asv_scores[row]) == pytest.approx(float(cosine), abs=1e-5)
+    assert torch.equal(
+        dev.probe_vectors[dev.probe_of_trial[:50]],
+        dev.cm.select(dev.trials.utterance[:50].tolist()),
+    )

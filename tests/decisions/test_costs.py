@@ -1,0 +1,69 @@
+"""Cost models: presets, derived weights, and what they refuse."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model, cost_preset
+
+
+def test_presets_of_the_field():
+    assert cost_preset("equal") == CostModel(1, 1, 1, 1 / 3, 1 / 3, 1 / 3)
+    assert cost_preset("a-dcf1") == CostModel(1, 10, 20, 0.9, 0.05, 0.05)
+    assert cost_preset("asvspoof5") == CostModel(1, 10, 10, 0.9405, 0.0095, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "rho", "threshold"),
+    [("a-dcf1", 0.667, 0.511), ("asvspoof5", 0.840, -0.458), ("equal", 0.5, math.log(2))],
+)
+def test_effective_rho_and_threshold(name, rho, threshold):
+    costs = cost_preset(name)
+    assert costs.spoof_share == pytest.approx(rho, abs=5e-4)
+    assert -costs.log_beta == pytest.approx(threshold, abs=5e-4)
+
+
+def test_cost_of_deciding_blindly():
+    assert cost_preset("a-dcf1").default_cost == pytest.approx(0.9)
+    assert cost_preset("equal").default_cost == pytest.approx(1 / 3)
+
+
+def test_odds_without_weight_on_one_side():
+    assert CostModel(c_miss=0.0).log_beta == -math.inf
+    free = CostModel(c_fa_nontarget=0.0, c_fa_spoof=0.0)
+    assert free.log_beta == math.inf
+    with pytest.raises(ValueError, match="rho is undefined"):
+        _ = free.spoof_share
+
+
+def test_cost_models_from_names_and_mappings():
+    costs = PRESETS["a-dcf1"]
+    assert as_cost_model(costs) is costs
+    assert as_cost_model("a-dcf1") is costs
+    assert as_cost_model({"c_fa_spoof": 2}) == CostModel(c_fa_spoof=2.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"c_miss": -1.0}, "c_miss must be a finite cost of at least 0, got -1"),
+        ({"c_fa_spoof": math.inf}, "c_fa_spoof must be a finite cost"),
+        ({"p_target": 1.5}, r"p_target must be a probability in \[0, 1\], got 1.5"),
+        ({"p_target": 0.5, "p_nontarget": 0.5, "p_spoof": 0.5}, "must be 1, got 1.5"),
+        ({"p_target": math.nan}, "p_target must be a probability"),
+    ],
+)
+def test_impossible_costs_and_priors_are_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        CostModel(**arguments)
+    with pytest.raises(ValueError, match=message):
+        as_cost_model(arguments)
+
+
+def test_unknown_names_are_errors():
+    with pytest.raises(ValueError, match="unknown cost model 'a-dcf2'"):
+        as_cost_model("a-dcf2")
+    with pytest.raises(ValueError, match="unknown fields"):
+        as_cost_model({"c_mis": 1.0})

@@ -1,0 +1,199 @@
+"""Bundles on disk: exact, atomic, checked, and free of Lightning."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightning_sasv.decisions import PRESETS, empirical_cost
+from lightning_sasv.deploy import Scorer, bundle, choose_rule, load, write_bundle
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system
+from lightning_sasv.trials import Scores
+
+COSTS = PRESETS["a-dcf1"]
+PARTS = ["bundle.json", "checksums.json", "fusion.safetensors"]
+
+
+@pytest.fixture
+def made(systems: dict[str, FusionSystem], dev: Scores, tmp_path: Path) -> Path:
+    return write_bundle(
+        tmp_path / "made",
+        systems["L3t"],
+        dev,
+        COSTS,
+        name="L3t",
+        about={"corpus": "toy", "seed": 7},
+    )
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_loaded_bundle_answers_like_the_system_it_was_made_from(
+    name: str, systems: dict[str, FusionSystem], dev: Scores, far: Scores, tmp_path: Path
+) -> None:
+    rule = choose_rule(systems[name], dev, COSTS)
+    here = Scorer(systems[name], rule, COSTS, {})(far.asv, far.cm)
+    there = load(write_bundle(tmp_path / name, systems[name], dev, COSTS, name=name))
+    again = there(far.asv, far.cm)
+    assert there.rule == rule
+    assert there.costs == COSTS
+    for field in ("accepted", "score", "asv_llr", "cm_llr", "margin", "reason"):
+        mine, theirs = getattr(here, field), getattr(again, field)
+        assert (mine is None and theirs is None) or np.array_equal(mine, theirs)
+
+
+def test_bounds_can_be_switched_off_when_loading(made: Path, far: Scores) -> None:
+    free, held = load(made, bounds=False)(far.asv, far.cm), load(made)(far.asv, far.cm)
+    assert not np.array_equal(free.asv_llr, held.asv_llr)
+    assert np.array_equal(load(made)(far.asv, far.cm, bounds=False).score, free.score)
+
+
+def test_metadata_say_what_the_bundle_is(made: Path, dev: Scores) -> None:
+    content = json.loads((made / "bundle.json").read_text())
+    assert sorted(path.name for path in made.iterdir()) == PARTS
+    assert content["system"] == "L3t"
+    assert content["about"] == {"corpus": "toy", "seed": 7}
+    assert content["decision"]["kind"] == "bayes"
+    assert content["decision"]["threshold"] == pytest.approx(math.log((0.5 + 1.0) / 0.9))
+    assert content["costs"]["c_fa_spoof"] == 20
+    assert content["dev"]["trials"] == {"spoof": 400, "target": 150, "nontarget": 250}
+    actual = empirical_cost(load(made)(dev.asv, dev.cm).accepted, dev.label, COSTS)
+    assert content["dev"]["a_dcf"] == actual.normalised.item()
+    assert content["dev"]["p_fa_spoof"] == actual.p_fa_spoof.item()
+    assert {"lightning-sasv", "torch", "numpy", "python"} <= content["versions"].keys()
+    assert content["created"].endswith("+00:00")
+    sums = json.loads((made / "checksums.json").read_text())
+    for name in ("bundle.json", "fusion.safetensors"):
+        assert sums[name] == hashlib.sha256((made / name).read_bytes()).hexdigest()
+
+
+def test_raw_scores_are_said_to_be_decided_by_a_threshold(
+    systems: dict[str, FusionSystem], dev: Scores, tmp_path: Path
+) -> None:
+    out = write_bundle(tmp_path / "b1", systems["B1"], dev, COSTS, name="B1")
+    content = json.loads((out / "bundle.json").read_text())
+    assert content["decision"]["kind"] == "threshold"
+    assert content["bounds"] is None
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_changed_byte_anywhere_is_noticed(name: str, made: Path) -> None:
+    whole = (made / name).read_bytes()
+    for place in {0, len(whole) // 3, len(whole) // 2, len(whole) - 2}:
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        (made / name).write_bytes(bytes(changed))
+        with pytest.raises(InputError, match=r"SHA-256|damaged"):
+            load(made)
+    (made / name).write_bytes(whole)
+    load(made)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_missing_or_short_file_is_noticed(name: str, made: Path) -> None:
+    whole = (made / name).read_bytes()
+    (made / name).write_bytes(whole[:-5])
+    with pytest.raises(InputError, match=r"SHA-256|damaged"):
+        load(made)
+    (made / name).unlink()
+    with pytest.raises(InputError, match=f"incomplete: {name} is missing"):
+        load(made)
+
+
+def test_a_raised_threshold_is_noticed_even_with_new_checksums(made: Path) -> None:
+    mark = bundle.fingerprint(made)
+    load(made, fingerprint=mark.upper())
+    text = (made / "bundle.json").read_text()
+    (made / "bundle.json").write_text(text.replace('"c_fa_spoof": 20.0', '"c_fa_spoof": 0.01'))
+    with pytest.raises(InputError, match=r"bundle\.json does not match its SHA-256"):
+        load(made)
+    sums = json.loads((made / "checksums.json").read_text())
+    sums["bundle.json"] = hashlib.sha256((made / "bundle.json").read_bytes()).hexdigest()
+    (made / "checksums.json").write_text(json.dumps(sums))
+    assert load(made).costs.c_fa_spoof == 0.01
+    with pytest.raises(InputError, match="fingerprint"):
+        load(made, fingerprint=mark)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("lightning_sasv.bundle/1", "lightning_sasv.bundle/9", "bundle/9"),
+        ('"kind": "bayes"', '"kind": "coin"', "coin"),
+        ('"costs"', '"prices"', "no description of a bundle"),
+        ('"c_miss": 1.0', '"c_miss": -1.0', "c_miss"),
+    ],
+)
+def test_a_description_that_makes_no_sense_is_refused(
+    old: str, new: str, match: str, made: Path
+) -> None:
+    text = (made / "bundle.json").read_text()
+    assert old in text
+    (made / "bundle.json").write_text(text.replace(old, new, 1))
+    sums = json.loads((made / "checksums.json").read_text())
+    sums["bundle.json"] = hashlib.sha256((made / "bundle.json").read_bytes()).hexdigest()
+    (made / "checksums.json").write_text(json.dumps(sums))
+    with pytest.raises(InputError, match=match):
+        load(made)
+
+
+@pytest.mark.parametrize("broken", ["save_system", "write_text", "_sha256"])
+def test_a_failure_while_writing_leaves_nothing(
+    broken: str,
+    monkeypatch: pytest.MonkeyPatch,
+    systems: dict[str, FusionSystem],
+    dev: Scores,
+    tmp_path: Path,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bundle, broken, fail)
+    with pytest.raises(InputError, match="No space left"):
+        write_bundle(tmp_path / "b", systems["L3"], dev, COSTS, name="L3")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_something_in_it_is_never_replaced(
+    made: Path, systems: dict[str, FusionSystem], dev: Scores, tmp_path: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in made.iterdir()}
+    with pytest.raises(InputError, match="is there already"):
+        write_bundle(made, systems["L3"], dev, COSTS, name="L3")
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == before
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="is there already"):
+        write_bundle(tmp_path / "file", systems["L3"], dev, COSTS, name="L3")
+    (tmp_path / "empty").mkdir()
+    load(write_bundle(tmp_path / "empty", systems["L3"], dev, COSTS, name="L3"))
+
+
+def test_only_one_fitted_system_makes_a_bundle(dev: Scores, tmp_path: Path) -> None:
+    for system in (build_system("L3"), build_system("L3", copies=2)):
+        with pytest.raises(InputError, match="one fitted system"):
+            write_bundle(tmp_path / "b", system, dev, COSTS, name="L3")
+    with pytest.raises(InputError, match="no bundle at"):
+        load(tmp_path / "b")
+
+
+def test_a_bundle_is_used_without_lightning_or_torchmetrics(made: Path) -> None:
+    code = (
+        "import sys\n"
+        "from lightning_sasv.deploy import load\n"
+        f"verdict = load({str(made)!r})(0.7, 6.0)\n"
+        "print(verdict.decision, verdict.reason, file=sys.stderr)\n"
+        "print(chr(10).join({name.split('.')[0] for name in sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("accept accepted: target")
+    loaded = set(done.stdout.split())
+    heavy = {"pytorch_lightning", "lightning_fabric", "lightning", "torchmetrics", "wandb"}
+    assert not loaded & (heavy | {"jsonargparse", "rich", "polars", "matplotlib", "pooch"})
+    assert "safetensors" in loaded

@@ -1,0 +1,204 @@
+"""Fusing and deciding on tables."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_sasv.decisions import PRESETS, CostModel, accept, compare_policies
+from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation.decide import (
+    choose_system,
+    compare_all,
+    decide_trials,
+    explain,
+    gives_llrs,
+    write_decisions,
+)
+from lightning_sasv.evaluation.fuse import fuse_tables, write_results
+from lightning_sasv.fitted import load_systems
+from lightning_sasv.fusion import SYSTEMS, build_system, system_names
+from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.report.metrics_file import read_metrics
+from lightning_sasv.scores import ScoreTable, read_scores, read_table, write_scores
+from lightning_sasv.trials import FusedScores
+from tests.scores.samples import toy_scores
+
+NAMES = ["B1", "L3", "L3t"]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[ScoreTable, ScoreTable]:
+    folder = tmp_path_factory.mktemp("toy")
+    for split, seed in (("dev", 0), ("eval", 1)):
+        write_scores(folder / f"{split}.csv", toy_scores(seed=seed))
+    return read_table(folder / "dev.csv"), read_table(folder / "eval.csv")
+
+
+def test_nothing_is_fitted_on_eval(pair: tuple[ScoreTable, ScoreTable]) -> None:
+    dev, evaluation = pair
+    wrong = np.random.default_rng(0).permutation(len(evaluation))
+    shuffled = evaluation.frame.with_columns(evaluation.frame["label"][wrong])
+    results = [
+        fuse_tables(dev, table, list(SYSTEMS), "toy", Settings())
+        for table in (
+            evaluation,
+            replace(evaluation, frame=shuffled),
+            replace(evaluation, frame=evaluation.frame.drop("label")),
+        )
+    ]
+    for other in results[1:]:
+        for name in SYSTEMS:
+            one, two = results[0].systems[name].state_dict(), other.systems[name].state_dict()
+            assert all(torch.equal(one[key], two[key]) for key in one)
+            scores = [r.tables["eval"].numbers(f"sasv_{name}") for r in (results[0], other)]
+            np.testing.assert_array_equal(*scores)
+            assert results[0].metrics[name]["dev"] == other.metrics[name]["dev"]
+    assert results[0].metrics["L3"]["eval"] != results[1].metrics["L3"]["eval"]
+    assert "eval" not in results[2].metrics["L3"]
+
+
+def test_folder_of_results(pair: tuple[ScoreTable, ScoreTable], tmp_path: Path) -> None:
+    results = fuse_tables(*pair, NAMES, "toy", Settings())
+    write_results(tmp_path, results)
+    metrics = read_metrics(tmp_path / "metrics.json")
+    assert set(metrics) == set(NAMES)
+    assert metrics["L3"]["corpus"] == "toy"
+    assert 0 <= metrics["L3"]["fitted"]["rho"] <= 1
+    systems = load_systems(tmp_path)
+    for split, table in zip(("dev", "eval"), pair, strict=True):
+        scores = read_scores(tmp_path / "scores" / f"{split}.csv")
+        np.testing.assert_array_equal(scores.asv, table.numbers("asv_score"))
+        for name, system in systems.items():
+            fused = system(scores.asv, scores.cm).sasv.numpy()
+            np.testing.assert_array_equal(scores.extra[f"sasv_{name}"], fused)
+    write_results(tmp_path, fuse_tables(*pair, ["L3"], "toy", Settings()))
+    assert list(load_systems(tmp_path)) == ["L3"]
+
+
+def test_fused_scores_of_an_earlier_run_are_replaced(pair: tuple[ScoreTable, ScoreTable]) -> None:
+    once = fuse_tables(*pair, ["B1", "L3"], "toy", Settings())
+    again = fuse_tables(once.tables["dev"], once.tables["eval"], ["L3"], "toy", Settings())
+    assert again.tables["eval"].score_columns == ["asv_score", "cm_score", "sasv_L3"]
+
+
+def test_tables_that_cannot_be_fused(pair: tuple[ScoreTable, ScoreTable]) -> None:
+    dev, evaluation = pair
+    with pytest.raises(InputError, match=r"dev.csv, line 1: no column 'label' .*fusing \(--dev\)"):
+        fuse_tables(replace(dev, frame=dev.frame.drop("label")), evaluation, NAMES, "", Settings())
+    lacking = replace(evaluation, frame=evaluation.frame.drop("cm_score"))
+    with pytest.raises(InputError, match=r"eval.csv, line 1: no column 'cm_score'"):
+        fuse_tables(dev, lacking, NAMES, "toy", Settings())
+    bonafide = dev.take(np.flatnonzero(dev.labels() != 0))
+    with pytest.raises(InputError, match=r"dev.csv, line \d+: no spoof trial up to the end"):
+        fuse_tables(bonafide, evaluation, NAMES, "toy", Settings())
+
+
+def test_names_of_systems() -> None:
+    assert system_names("all") == list(SYSTEMS)
+    assert system_names("L3, L3t,L3") == ["L3", "L3t"]
+    for text in ("L4", ""):
+        with pytest.raises(InputError, match=f"unknown system '{text}'; expected paper, ours, all"):
+            system_names(text)
+
+
+@pytest.mark.parametrize("policy", ["bayes", "linear", "utility"])
+@pytest.mark.parametrize("costs", [*PRESETS.values(), CostModel(c_fa_spoof=0), CostModel(c_miss=0)])
+def test_decisions_say_why(
+    pair: tuple[ScoreTable, ScoreTable], policy: str, costs: CostModel, tmp_path: Path
+) -> None:
+    dev, evaluation = pair
+    system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
+    decisions = decide_trials(evaluation, system, costs, policy)
+    fused = system(evaluation.numbers("asv_score"), evaluation.numbers("cm_score"))
+    write_decisions(tmp_path / "d.csv", decisions)
+    frame = pl.read_csv(tmp_path / "d.csv")
+    explained = ["asv_llr", "cm_llr", "score", "threshold", "decision", "reason"]
+    assert frame.columns == [*evaluation.frame.columns, *explained]
+    wanted = accept(fused, costs, policy).numpy()
+    np.testing.assert_array_equal(frame["decision"] == "accept", wanted)
+    np.testing.assert_array_equal(frame["score"] > frame["threshold"], wanted)
+    np.testing.assert_array_equal(frame["asv_llr"], fused.asv_llr)
+    assert set(frame.filter(pl.col("decision") == "accept")["reason"]) <= {"target"}
+    assert set(frame.filter(pl.col("decision") == "reject")["reason"]) <= {"nontarget", "spoof"}
+    judge = compare_policies(fused, evaluation.labels(), costs)[policy]
+    assert decisions.result.expected == pytest.approx(float(judge.expected), rel=1e-12)
+    assert decisions.result.actual is not None
+    assert decisions.result.actual.cost == judge.empirical.cost
+    assert decisions.result.accepted == pytest.approx(float(judge.accepted))
+
+
+@given(
+    st.lists(st.tuples(*[st.floats(-20, 20)] * 2), min_size=1, max_size=20),
+    st.sampled_from(["bayes", "linear", "utility"]),
+    st.tuples(*[st.floats(0.1, 50)] * 3),
+    st.tuples(*[st.floats(0.01, 1)] * 3),
+)
+@settings(max_examples=150, deadline=None)
+def test_score_and_threshold_explain_the_decision(
+    llrs: list[tuple[float, float]],
+    policy: str,
+    costs: tuple[float, float, float],
+    priors: tuple[float, float, float],
+) -> None:
+    shares = [prior / sum(priors) for prior in priors]
+    model = CostModel(*costs, shares[0], shares[1], 1 - shares[0] - shares[1])
+    asv, cm = torch.tensor(llrs, dtype=torch.float64).T
+    fused = FusedScores(asv, cm, asv)
+    score, threshold = explain(fused, model, policy)
+    near = (score - threshold).abs() < 1e-9
+    assert (((score > threshold) == accept(fused, model, policy)) | near).all()
+
+
+def test_reason_is_the_class_that_weighs_more(pair: tuple[ScoreTable, ScoreTable]) -> None:
+    dev, evaluation = pair
+    system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
+    frame = decide_trials(evaluation, system, PRESETS["a-dcf1"]).frame
+    rejected = frame.filter(pl.col("decision") == "reject")
+    spoof = 2 * np.exp(-rejected["cm_llr"].to_numpy())
+    nontarget = np.exp(-rejected["asv_llr"].to_numpy())
+    np.testing.assert_array_equal(rejected["reason"] == "spoof", spoof > nontarget)
+
+
+def test_expected_cost_at_priors_weights_classes(pair: tuple[ScoreTable, ScoreTable]) -> None:
+    dev, evaluation = pair
+    system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
+    balanced = decide_trials(evaluation, system, PRESETS["equal"]).result
+    assert balanced.expected_at_priors == pytest.approx(balanced.expected)  # 200 of each class
+    unlabelled = replace(evaluation, frame=evaluation.frame.drop("label"))
+    result = decide_trials(unlabelled, system, PRESETS["equal"]).result
+    assert result.expected == balanced.expected
+    assert result.actual is None
+    assert result.expected_at_priors is None
+
+
+def test_choice_of_the_system(pair: tuple[ScoreTable, ScoreTable]) -> None:
+    systems = fuse_tables(*pair, [*NAMES, "B1c"], "toy", Settings()).systems
+    assert choose_system(systems, None) == "L3t"
+    assert choose_system({"B1": systems["B1"], "B1c": systems["B1c"]}, None) == "B1c"
+    assert choose_system(systems, "L3") == "L3"
+    with pytest.raises(InputError, match="no fitted system 'L4'; there are B1, L3"):
+        choose_system(systems, "L4")
+    with pytest.raises(InputError, match="B1 fuses scores that are no log-likelihood ratios"):
+        choose_system(systems, "B1")
+    with pytest.raises(InputError, match=r"none of the fitted systems \(B1\) gives LLRs"):
+        choose_system({"B1": systems["B1"]}, None)
+    assert {n for n in SYSTEMS if not gives_llrs(build_system(n))} == {"B1", "B1v2", "Post"}
+
+
+def test_comparison_of_policies(pair: tuple[ScoreTable, ScoreTable]) -> None:
+    results = fuse_tables(*pair, ["L3", "L3t"], "toy", Settings())
+    found = compare_all(pair[1], results.systems, PRESETS["asvspoof5"])
+    assert list(found) == ["L3", "L3t"]
+    for policies in found.values():
+        assert list(policies) == ["bayes", "linear", "utility"]
+        assert policies["bayes"].expected <= min(p.expected for p in policies.values()) + 1e-15
+        assert all(math.isfinite(p.expected) for p in policies.values())

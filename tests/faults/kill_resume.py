@@ -1,0 +1,132 @@
+"""Kill a run with SIGKILL at random moments, resume it, and compare with an undisturbed run.
+
+`python tests/faults/kill_resume.py --points 200` (or `make faults`) does it at 200 moments for
+`lightning fit` and for `lightning table`; the tests do it at 20. A resumed run must end with the
+same bits: weights, scores and metrics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from lightning_sasv.cli import main as run_command
+from lightning_sasv.commands.train import base_config
+
+FORK = multiprocessing.get_context("fork")  # children start with everything imported
+FIT = [
+    "fit",
+    "--config",
+    str(base_config().parent / "L3c.yaml"),
+    "--data.scale=0.02",
+    "--data.steps_per_block=4",
+    "--trainer.max_epochs=6",
+    "--trainer.accelerator=cpu",
+]
+TABLE = ["table", "--out=out", "--seeds=1-3", "--systems=B1,L3c", "--data.scale=0.02"]
+TABLE += ["--epochs=6", "--replicates=50"]
+
+
+def _child(args: Sequence[str], folder: Path) -> None:
+    """Run a command in ``folder`` without a word; the exit code tells how it went."""
+    os.chdir(folder)
+    with (folder / "log.txt").open("a") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        run_command(list(args))
+
+
+def run(args: Sequence[str], folder: Path, kill_after: float | None = None) -> float:
+    """Run a command in a process of its own, killed after some seconds; return its seconds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    process = FORK.Process(target=_child, args=(args, folder))
+    start = time.perf_counter()
+    process.start()
+    process.join(kill_after)
+    if process.is_alive():
+        os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+    elif process.exitcode:
+        raise RuntimeError(f"{args} failed:\n{(folder / 'log.txt').read_text()[-2000:]}")
+    return time.perf_counter() - start
+
+
+def fit_outcome(folder: Path) -> dict[str, object]:
+    """Weights, fitted systems, scores and metrics of the newest run of ``fit``."""
+    runs = sorted((folder / "runs" / "L3c").iterdir(), key=lambda p: int(p.name.split("_")[1]))
+    last = torch.load(runs[-1] / "checkpoints" / "last.ckpt", weights_only=True)
+    best = torch.load(runs[-1] / "checkpoints" / "best.ckpt", weights_only=True)
+    outcome: dict[str, object] = {
+        name: (runs[-1] / name).read_bytes()
+        for name in ("metrics.json", "scores/dev.csv", "scores/eval.csv")
+    }
+    for label, checkpoint in (("last", last), ("best", best)):
+        outcome[f"{label} epoch"] = checkpoint["epoch"]
+        for name, tensor in checkpoint["state_dict"].items():
+            outcome[f"{label} {name}"] = tensor.numpy().tobytes()
+    return outcome
+
+
+def table_outcome(folder: Path) -> dict[str, object]:
+    """Every result of ``table``, without logs and checkpoints of the training."""
+    files = [p for p in (folder / "out").rglob("*") if p.is_file() and "training" not in p.parts]
+    kept = [p for p in files if p.suffix in (".json", ".csv", ".md", ".tex", ".safetensors")]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in kept}
+
+
+CASES: dict[str, tuple[list[str], list[str], Callable[[Path], dict[str, object]]]] = {
+    "fit": (FIT, [*FIT, "--ckpt_path=last"], fit_outcome),
+    "table": (TABLE, TABLE, table_outcome),
+}
+"""Command, how it is resumed, and what is compared."""
+
+
+def attack(case: str, points: int, seed: int, folder: Path) -> list[str]:
+    """Kill and resume ``points`` times; return a description of each difference."""
+    command, resume, outcome = CASES[case]
+    seconds = run(command, folder / "whole")
+    expected = outcome(folder / "whole")
+    moments = random.Random(seed)
+    problems = []
+    for point in range(points):
+        place = folder / f"{case}{point}"
+        moment = moments.uniform(0, seconds)
+        run(command, place, kill_after=moment)
+        run(resume, place)
+        found = outcome(place)
+        differing = [key for key in expected if found.get(key) != expected[key]]
+        if differing or found.keys() != expected.keys():
+            problems.append(f"{case} killed after {moment:.2f} s differs in {differing[:5]}")
+        shutil.rmtree(place)
+    return problems
+
+
+def main() -> int:
+    """Attack both commands and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--points", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            problems = attack(case, args.points, args.seed, Path(folder) / case)
+            sys.stdout.write(f"{case}: {args.points} kills, {len(problems)} differences\n")
+            sys.stdout.write("".join(f"  {problem}\n" for problem in problems))
+            failed += len(problems)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

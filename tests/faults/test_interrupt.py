@@ -1,0 +1,57 @@
+"""Ctrl-C ends a command quickly, says what was kept, exits with 130, and leaves no process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lightning_sasv.commands.train import base_config
+
+CONFIG = str(base_config().parent / "B1.yaml")
+CASES = {
+    "fit": (
+        ["fit", "--config", CONFIG, "--data.scale=0.02", "--trainer.max_epochs=100000"],
+        "runs/B1/version_0/checkpoints/last.ckpt",
+        "--ckpt_path last",
+    ),
+    "table": (
+        ["table", "--out=out", "--data.scale=0.02", "--epochs=100000"],
+        "out/training/*/last.ckpt",
+        "the same command goes on",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_interrupt(case: str, tmp_path: Path) -> None:
+    args, begun, advice = CASES[case]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lightning_sasv.cli", *args],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(begun)) and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.1)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert time.monotonic() - start < 5
+    assert process.returncode == 130
+    assert advice in message
+    assert "Traceback" not in message
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # nothing of its process group is left
+    assert list(tmp_path.glob(begun))
+    assert not list(tmp_path.rglob("*.tmp"))

@@ -1,0 +1,95 @@
+"""Two processes give what one gives: every trial once, the same metrics, the same training."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from lightning_sasv.commands.train import base_config
+from lightning_sasv.scores import read_scores
+
+pytestmark = pytest.mark.ddp
+
+CONFIG = str(base_config().parent / "L3c.yaml")
+SMALL = ["--config", CONFIG, "--data.scale=0.02", "--trainer.accelerator=cpu"]
+TWO = ["--trainer.devices=2", "--trainer.strategy=ddp"]
+
+
+def start(folder: Path, *args: str) -> subprocess.Popen[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "lightning_sasv.cli", *args],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(folder: Path, *args: str) -> Path:
+    """Run a command and return the folder of its results."""
+    process = start(folder, *args)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    return folder / "runs" / "L3c" / "version_0"
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training by one process."""
+    return run(tmp_path_factory.mktemp("one"), "fit", *SMALL, "--trainer.max_epochs=2")
+
+
+@pytest.mark.parametrize("size", ["101", "4096"], ids=["uneven", "empty rank"])
+def test_evaluation_is_the_same(one: Path, tmp_path: Path, size: str) -> None:
+    checkpoint = f"--ckpt_path={one / 'checkpoints' / 'best.ckpt'}"
+    two = run(tmp_path, "test", *SMALL, *TWO, checkpoint, f"--data.score_batch_size={size}")
+    mine, theirs = (json.loads((f / "metrics.json").read_text())["L3c"] for f in (two, one))
+    assert mine["fitted"] == theirs["fitted"]
+    for key, value in theirs["eval"].items():
+        assert mine["eval"][key] == pytest.approx(value, rel=1e-6), key
+    mine, theirs = (read_scores(f / "scores" / "eval.csv") for f in (two, one))
+    assert (mine.utterance == theirs.utterance).all()
+    assert abs(mine.cm - theirs.cm).max() < 1e-5  # batches of another size round differently
+
+
+def test_training_is_equivalent(one: Path, tmp_path: Path) -> None:
+    """Weights, fitted systems and metrics agree up to the order of summation."""
+    two = run(tmp_path, "fit", *SMALL, *TWO, "--trainer.max_epochs=2")
+    mine, theirs = (
+        torch.load(f / "checkpoints" / "last.ckpt", weights_only=True) for f in (two, one)
+    )
+    assert mine["global_step"] == theirs["global_step"]
+    for name, value in theirs["state_dict"].items():
+        if name.startswith("head."):
+            torch.testing.assert_close(mine["state_dict"][name], value, rtol=0, atol=1e-5)
+    mine, theirs = (json.loads((f / "metrics.json").read_text())["L3c"] for f in (two, one))
+    for split in ("dev", "eval"):
+        assert mine[split]["sasv_eer"] == pytest.approx(theirs[split]["sasv_eer"], abs=1e-3)
+    assert len(read_scores(two / "scores" / "eval.csv")) == len(
+        read_scores(one / "scores" / "eval.csv")
+    )
+
+
+def test_a_process_that_dies_ends_the_run(tmp_path: Path) -> None:
+    process = start(tmp_path, "fit", *SMALL, *TWO, "--trainer.max_epochs=100000")
+    metrics = tmp_path / "runs" / "L3c" / "version_0" / "metrics.csv"
+    deadline = time.monotonic() + 120
+    while not metrics.exists() and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.2)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert children, "no second process was started"
+    os.kill(int(children[0]), signal.SIGKILL)
+    output, _ = process.communicate(timeout=60)  # far less than the timeout of the process group
+    assert process.returncode == 1, output
+    assert "another process of this run died" in output

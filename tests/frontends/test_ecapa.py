@@ -1,0 +1,121 @@
+"""ECAPA-TDNN against golden embeddings of SpeechBrain; its weights; the torchaudio guard."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.frontends import ECAPA, FrontEnd
+from lightning_sasv.frontends.speechbrain_guard import import_speechbrain, import_torchaudio
+
+Golden = dict[str, np.ndarray]
+
+
+def test_embeddings_agree_with_speechbrain(
+    ecapa: ECAPA, recordings: list[np.ndarray], golden_ecapa: Golden
+) -> None:
+    assert isinstance(ecapa, FrontEnd)
+    assert (ecapa.dim, ecapa.sample_rate) == (192, 16_000)
+    assert len(recordings) == 21
+    found = ecapa.embed(recordings).numpy()
+    np.testing.assert_allclose(found, golden_ecapa["emb_pad64600"], rtol=0, atol=1e-4)
+
+
+def test_whole_recordings(
+    weights: Path, recordings: list[np.ndarray], golden_ecapa: Golden
+) -> None:
+    model = ECAPA.from_checkpoint(weights / "ecapa", samples=None)
+    found = model.embed(recordings[:6]).numpy()
+    np.testing.assert_allclose(found, golden_ecapa["emb_full"][:6], rtol=0, atol=1e-4)
+    expected = {"embedding_model.ckpt": str(golden_ecapa["weights_sha256"])}
+    assert model.weights == expected
+
+
+def test_sizes_follow_the_checkpoint(tmp_path: Path) -> None:
+    small = ECAPA(40, (32, 32, 32, 32, 96), attention_channels=16, dim=24)
+    torch.save(small.network.state_dict(), tmp_path / "embedding_model.ckpt")
+    loaded = ECAPA.from_checkpoint(tmp_path)
+    assert loaded.dim == 24
+    waveform = torch.randn(1, 20_000, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(loaded.embed(waveform), small.eval().embed(waveform))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"fc.conv.weight": None}, "not a checkpoint of SpeechBrain's ECAPA_TDNN"),
+        ({"asp_bn.norm.bias": None}, "1 missing, first: asp_bn.norm.bias"),
+        ({"classifier.weight": torch.zeros(2)}, "1 not known, first: classifier.weight"),
+        ({"fc.conv.bias": torch.zeros(23)}, r"fc.conv.bias has shape \(23,\) where \(24,\)"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit(
+    tmp_path: Path, change: dict[str, torch.Tensor | None], says: str
+) -> None:
+    state = ECAPA(40, (32, 32, 32, 32, 96), 16, 24).network.state_dict() | change
+    state = {name: value for name, value in state.items() if value is not None}
+    torch.save(state, tmp_path / "embedding_model.ckpt")
+    with pytest.raises(InputError, match=says):
+        ECAPA.from_checkpoint(tmp_path)
+
+
+def test_weights_from_the_cache_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(InputError, match=r"no ECAPA weights.*spkrec-ecapa-voxceleb"):
+        ECAPA.from_checkpoint()
+    with pytest.raises(InputError, match="no weights at"):
+        ECAPA.from_checkpoint(tmp_path)
+    snapshot = tmp_path / "models--speechbrain--spkrec-ecapa-voxceleb" / "snapshots" / "0a1b"
+    snapshot.mkdir(parents=True)
+    small = ECAPA(40, (32, 32, 32, 32, 96), 16, 24)
+    torch.save(small.network.state_dict(), snapshot / "embedding_model.ckpt")
+    assert ECAPA.from_checkpoint().dim == 24
+
+
+def test_front_ends_do_not_import_speechbrain_before_it_is_needed() -> None:
+    code = (
+        "import sys, lightning_sasv.frontends, lightning_sasv.commands.extract\n"
+        "assert not {'speechbrain', 'torchaudio', 'pytorch_lightning'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_sound_torchaudio_stays_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = ModuleType("torchaudio")
+    monkeypatch.setitem(sys.modules, "torchaudio", sound)
+    assert import_torchaudio() is sound
+
+
+def test_a_torchaudio_without_its_library_is_imported_all_the_same(tmp_path: Path) -> None:
+    package = tmp_path / "torchaudio"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from torchaudio._extension import _IS_ALIGN_AVAILABLE, fail_if_no_align\n"
+        "@fail_if_no_align\ndef double(x): return 2 * x\n"
+    )
+    (package / "_extension.py").write_text("raise OSError('libtorch_cuda.so: cannot open')\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from lightning_sasv.frontends.speechbrain_guard import import_torchaudio\n"
+        "found = import_torchaudio()\n"
+        "assert found.double(2) == 4 and not found._IS_ALIGN_AVAILABLE\n"
+        f"assert found.__file__.startswith({str(tmp_path)!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_speechbrain_the_message_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torchaudio", ModuleType("torchaudio"))
+    monkeypatch.setitem(sys.modules, "speechbrain", None)
+    monkeypatch.setitem(sys.modules, "speechbrain.lobes.features", None)
+    with pytest.raises(InputError, match=r"lightning-sasv\[audio\]"):
+        import_speechbrain("lobes.features")

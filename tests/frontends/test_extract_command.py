@@ -1,0 +1,161 @@
+"""``lightning extract``: from a folder in ASVspoof layout to a corpus that can be trained on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from lightning_sasv import cli
+from lightning_sasv.data import EmbeddingStore
+from lightning_sasv.data.challenge import load_corpus
+from lightning_sasv.frontends.audio import read_audio
+from tests.frontends.toys import Wide, write_corpus, write_tone
+
+CM = "{class_path: tests.frontends.toys.Moments}"
+ASV = "{class_path: tests.frontends.toys.Wide, init_args: {gain: 3.0}}"
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("lightning_sasv.commands.extract", "extract", "audio to embeddings")
+    monkeypatch.setitem(cli.COMMANDS, "extract", command)
+
+
+@pytest.fixture
+def audio(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "LA")
+
+
+def run(*args: object) -> None:
+    cli.main(["extract", *map(str, args)])
+
+
+def fails(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    with pytest.raises(SystemExit) as end:
+        run(*args)
+    assert end.value.code == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    return message
+
+
+def test_a_corpus_in_asvspoof_layout(
+    audio: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    run("--audio", audio, "--out", out, "--cm", CM, "--asv", ASV, "--workers", 2)
+    said = capsys.readouterr().out
+    assert "12/12" in said
+    assert "utt/s" in said
+    assert "cm_embd_trn: 12 embeddings, 12 of them new" in said
+    assert f"lightning fit --data.root {out} --data.protocols {audio}" in said.replace("\n", " ")
+    assert sorted(p.stem for p in out.glob("*.safetensors")) == [
+        "asv_embd_dev",
+        "asv_embd_eval",
+        "cm_embd_dev",
+        "cm_embd_eval",
+        "cm_embd_trn",
+        "spk_model_dev",
+        "spk_model_eval",
+    ]
+    corpus = load_corpus(out, audio)
+    assert (len(corpus.dev.trials), len(corpus.eval.trials)) == (12, 12)
+    speaker = corpus.dev.models
+    enrolled = (audio / "protocols" / "ASVspoof2019.LA.asv.dev.male.trn.txt").read_text().split()
+    waves = [
+        torch.from_numpy(read_audio(audio / "ASVspoof2019_LA_dev" / "flac" / f"{name}.flac"))
+        for name in enrolled[1].split(",")
+    ]
+    mean = Wide(gain=3.0).embed(waves).mean(dim=0)
+    torch.testing.assert_close(speaker.select([enrolled[0]])[0], mean)
+
+
+def test_a_second_run_has_nothing_to_do(
+    audio: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--audio", audio, "--out", tmp_path / "out", "--cm", CM, "--asv", ASV)
+    run(*words)
+    capsys.readouterr()
+    run(*words)
+    assert "cm_embd_trn: 12 embeddings, 0 of them new\n" in capsys.readouterr().out
+
+
+def test_a_list_with_a_configuration_file(audio: Path, tmp_path: Path) -> None:
+    for number in range(3):
+        write_tone(tmp_path / "wavs" / f"w{number}.wav", 300 + number)
+    (tmp_path / "list.txt").write_text("w2\nw0.wav\n")
+    (tmp_path / "enrol.txt").write_text("anna w0,w1\n")
+    (tmp_path / "extract.yaml").write_text(
+        f"audio: {tmp_path / 'wavs'}\nprotocol: {tmp_path / 'list.txt'}\n"
+        f"enrolment: {tmp_path / 'enrol.txt'}\nout: {tmp_path / 'out'}\nname: mine\nonly: asv\n"
+        "asv:\n  class_path: tests.frontends.toys.Wide\n  init_args:\n    gain: 2.0\n"
+    )
+    run("--config", tmp_path / "extract.yaml", "--trust-config")
+    store = EmbeddingStore.load(tmp_path / "out" / "asv_embd_mine.safetensors")
+    assert store.ids == ["w2", "w0.wav", "w0", "w1"]
+    models = EmbeddingStore.load(tmp_path / "out" / "spk_model_mine.safetensors")
+    torch.testing.assert_close(models.vectors[0], store.select(["w0", "w1"]).mean(dim=0))
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["stores"]["spk_model_mine"]["mean_of"] == "asv_embd_mine"
+    assert manifest["source"]["protocol"] == str(tmp_path / "list.txt")
+
+
+def test_failures_are_listed_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(20):
+        write_tone(tmp_path / "wavs" / f"w{number:02d}.wav", 300 + number)
+        if number >= 8:
+            (tmp_path / "wavs" / f"w{number:02d}.wav").write_text("broken")
+    words = ("--audio", tmp_path / "wavs", "--out", tmp_path / "out", "--only", "cm", "--cm", CM)
+    run(*words)
+    said = capsys.readouterr().out
+    assert "cm_embd: 8 embeddings" in said
+    assert said.count("cm_embd lacks w") == 10
+    assert "and 2 more; manifest.json lists them all" in said
+    message = fails(capsys, *words, "--strict")
+    assert "12 of 20 recordings could not be embedded (--strict), first w08" in message
+
+
+def test_nothing_could_be_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "list.txt").write_text("absent\n")
+    words = ("--audio", tmp_path, "--protocol", tmp_path / "list.txt", "--out", tmp_path / "out")
+    message = fails(capsys, *words, "--only", "cm", "--cm", CM)
+    assert "none of the recordings could be embedded" in message
+
+
+@pytest.mark.parametrize(
+    ("network", "says"),
+    [
+        ("{class_path: tests.frontends.toys.Absent}", "no attribute 'Absent'"),
+        ("{class_path: tests.absent.Class}", "No module named 'tests.absent'|no attribute"),
+        ("{class_path: nowhere_at_all.Class}", "no such module"),
+        ("{class_path: torch.nn.Linear, init_args: {in_features: 1, out_features: 2}}", "no front"),
+        ("{class_path: tests.frontends.toys.Moments, init_args: {volume: 1}}", "volume"),
+        ("{class: tests.frontends.toys.Moments}", "a front end is given as"),
+        ("{class_path: 3}", "a front end is given as"),
+        ("absent.pth", "no weights at absent.pth"),
+    ],
+)
+def test_networks_that_cannot_be_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], network: str, says: str
+) -> None:
+    write_tone(tmp_path / "wavs" / "a.wav", 300)
+    words = ("--audio", tmp_path / "wavs", "--out", tmp_path / "out", "--only", "cm")
+    message = fails(capsys, *words, "--cm", network)
+    assert any(part in message for part in says.split("|"))
+
+
+def test_help_names_the_options_and_needs_no_torch() -> None:
+    code = (
+        "import sys\nfrom lightning_sasv import cli\n"
+        "cli.COMMANDS['extract'] = ('lightning_sasv.commands.extract', 'extract', '')\n"
+        "try:\n  cli.main(['extract', '--help'])\n"
+        "finally:\n  assert not {'torch', 'soundfile', 'scipy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for option in ("--audio", "--protocol", "--out", "--strict", "--workers", "--device"):
+        assert option in done.stdout

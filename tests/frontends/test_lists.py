@@ -1,0 +1,181 @@
+"""Finding recordings, reading lists and protocols."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.frontends.lists import (
+    AudioFolder,
+    Utterance,
+    asvspoof_splits,
+    plan,
+    read_list,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> AudioFolder:
+    for name in (
+        "one.flac",
+        "sub/two.wav",
+        "sub/deep/three.FLAC",
+        "sub/same.wav",
+        "other/same.wav",
+    ):
+        path = tmp_path / "audio" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "audio" / "notes.txt").touch()
+    (tmp_path / "outside.wav").touch()
+    return AudioFolder(tmp_path / "audio")
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("one", "one.flac"),
+        ("one.flac", "one.flac"),
+        ("one.wav", "one.flac"),
+        ("two", "sub/two.wav"),
+        ("sub/two", "sub/two.wav"),
+        ("sub/two.wav", "sub/two.wav"),
+        ("three", "sub/deep/three.FLAC"),
+        ("deep/three", "sub/deep/three.FLAC"),
+        ("sub/deep/three", "sub/deep/three.FLAC"),
+        ("sub/same", "sub/same.wav"),
+        ("other/same", "other/same.wav"),
+        ("sub/../one", "one.flac"),
+    ],
+)
+def test_recordings_are_found_by_name_or_path(folder: AudioFolder, place: str, found: str) -> None:
+    assert folder.find(place) == folder.root / found
+
+
+@pytest.mark.parametrize("place", ["four", "deep/two", "sub/one", "sub", ".", "audio/one", ""])
+def test_there_is_no_such_recording(folder: AudioFolder, place: str) -> None:
+    with pytest.raises(InputError, match="no recording of that name"):
+        folder.find(place)
+
+
+def test_two_recordings_of_one_name(folder: AudioFolder) -> None:
+    with pytest.raises(InputError, match=r"more than one .*: other/same.wav, sub/same.wav"):
+        folder.find("same")
+
+
+@pytest.mark.parametrize(
+    "place", ["../outside.wav", "../outside", "sub/../../outside", "/etc/hosts"]
+)
+def test_nothing_outside_of_the_folder_is_read(folder: AudioFolder, place: str) -> None:
+    with pytest.raises(InputError, match="leads out of the audio folder"):
+        folder.find(place)
+
+
+def test_absolute_paths_below_the_folder_are_fine(folder: AudioFolder) -> None:
+    path = folder.root / "sub" / "two.wav"
+    assert folder.find(str(path)) == path
+
+
+def test_linked_folders_are_followed_once(folder: AudioFolder) -> None:
+    (folder.root / "sub" / "loop").symlink_to(folder.root)
+    assert folder.files == [
+        "one.flac",
+        "other/same.wav",
+        "sub/deep/three.FLAC",
+        "sub/same.wav",
+        "sub/two.wav",
+    ]
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a\nb.wav\n\na\n", [("a", "a"), ("b.wav", "b.wav")]),
+        ("a x/1.wav\nb x/2.wav\n", [("a", "x/1.wav"), ("b", "x/2.wav")]),
+        (
+            "s1 a bonafide target\ns2 a bonafide nontarget\ns1 b A01 spoof\n",
+            [("a", "a"), ("b", "b")],
+        ),
+        ("s1 a - - bonafide\ns1 b - A01 spoof\n", [("a", "a"), ("b", "b")]),
+    ],
+)
+def test_lists(tmp_path: Path, text: str, found: list[tuple[str, str]]) -> None:
+    assert read_list(write(tmp_path / "list.txt", text)) == tuple(
+        Utterance(*pair) for pair in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a\nb c d\n", "line 2: 3 columns"),
+        ("\n\n", "is empty"),
+        ("a 1.wav\na 2.wav\n", "utterance a stands for two files, 1.wav and 2.wav"),
+    ],
+)
+def test_lists_that_make_no_sense(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        read_list(write(tmp_path / "list.txt", text))
+    with pytest.raises(InputError, match="cannot read protocol"):
+        read_list(tmp_path / "absent.txt")
+
+
+def test_protocols_of_a_real_corpus(shared: Path) -> None:
+    audio = AudioFolder(shared / "data" / "mini_la" / "LA")
+    train, dev, evaluation = plan(audio)
+    assert [len(split.utterances) for split in (train, dev, evaluation)] == [220, 146, 240]
+    assert [len(split.with_enrolment) for split in (dev, evaluation)] == [162, 264]
+    assert [len(split.enrolment) for split in (train, dev, evaluation)] == [0, 4, 6]
+    assert dev.stem("asv_embd") == "asv_embd_dev"
+    for split in (train, dev, evaluation):
+        assert all(audio.find(u.place).stem == u.id for u in split.with_enrolment)
+    assert plan(audio, str(audio.root)) == [train, dev, evaluation]
+
+
+def test_a_single_list(folder: AudioFolder, tmp_path: Path) -> None:
+    enrolment = write(tmp_path / "enrol.txt", "s1 one,three\n")
+    (split,) = plan(folder, write(tmp_path / "my.dev.trl.txt", "s1 two - target\n"), [enrolment])
+    assert (split.name, split.enrolment) == ("dev", {"s1": ["one", "three"]})
+    assert [u.id for u in split.with_enrolment] == ["two", "one", "three"]
+    (split,) = plan(folder, write(tmp_path / "list.txt", "two\n"))
+    assert split.stem("cm_embd") == "cm_embd"
+    (split,) = plan(folder, write(tmp_path / "list.txt", "two\n"), name="test")
+    assert split.stem("cm_embd") == "cm_embd_test"
+
+
+def test_without_a_list_every_recording_is_taken(folder: AudioFolder) -> None:
+    (split,) = plan(folder)
+    assert [u.id for u in split.utterances] == [
+        "one",
+        "other/same",
+        "sub/deep/three",
+        "sub/same",
+        "sub/two",
+    ]
+    assert all(folder.find(u.place).is_file() for u in split.utterances)
+
+
+def test_folders_without_anything(tmp_path: Path, shared: Path) -> None:
+    with pytest.raises(InputError, match="no audio folder at"):
+        AudioFolder(tmp_path / "absent")
+    with pytest.raises(InputError, match="no recordings"):
+        plan(AudioFolder(tmp_path))
+    with pytest.raises(InputError, match="no protocols of ASVspoof 2019 LA"):
+        plan(AudioFolder(tmp_path), str(tmp_path))
+    assert asvspoof_splits(tmp_path) == []
+    with pytest.raises(InputError, match="--name and --enrolment are for a single list"):
+        plan(AudioFolder(shared / "data" / "mini_la"), name="x")
+
+
+def test_two_files_of_one_id(tmp_path: Path) -> None:
+    for name in ("a.wav", "a.flac"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"utterance a stands for two files"):
+        plan(AudioFolder(tmp_path))

@@ -1,0 +1,22 @@
+"""Trials for the tests of fusion: overlapping classes, so that every optimum is finite."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from lightning_sasv.decisions import CostModel, simulate
+
+
+@pytest.fixture(scope="session")
+def trials() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """ASV scores, CM scores and labels of 4,000 simulated trials of unequal classes."""
+    priors = CostModel(p_target=0.2, p_nontarget=0.3, p_spoof=0.5)
+    drawn = simulate(4_000, priors, seed=3)
+    return drawn.asv / 5, 2 * drawn.cm + 1, drawn.labels
+
+
+@pytest.fixture(scope="session")
+def pairs(trials: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """The same scores as pairs, (2, trials)."""
+    return torch.stack(trials[:2])

@@ -1,0 +1,330 @@
+"""A fusion system as a module: state, stacking, types, modes, and bad input."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_sasv.decisions import CostModel
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion import (
+    CALIBRATIONS,
+    DENSITIES,
+    PAPER_SYSTEMS,
+    RULES,
+    SYSTEMS,
+    FusionSystem,
+    build_system,
+    pack_system,
+    unpack_system,
+)
+
+VARIANTS = {
+    **SYSTEMS,
+    "pav": {"calibration": "pav", "rule": "nonlinear"},
+    "mixture": {"density": "mixture", "rule": "nonlinear", "rho": "grid_risk"},
+    "textbook": {"density": "diagonal", "calibration": "effective_prior", "rule": "cascade"},
+}
+
+
+def small(trials, count=600):
+    return tuple(part[:count] for part in trials)
+
+
+def same(first, second):
+    return all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request):
+    return VARIANTS[request.param]
+
+
+def test_state_dict_round_trip_is_exact(trials, variant):
+    system = FusionSystem(**variant).fit(*small(trials))
+    fresh = FusionSystem(**variant)
+    assert fresh.load_state_dict(system.state_dict()) is not None
+    assert fresh.is_fitted
+    assert same(system(*trials[:2]), fresh(*trials[:2]))
+    states = system.state_dict(), fresh.state_dict()
+    assert list(states[0]) == list(states[1])
+    assert same(states[0].values(), states[1].values())
+
+
+def test_packed_system_passes_through_a_weights_only_file(trials, variant):
+    system = FusionSystem(**variant).fit(*small(trials))
+    file = io.BytesIO()
+    torch.save(pack_system(system), file)
+    file.seek(0)
+    restored = unpack_system(torch.load(file, weights_only=True))
+    assert same(system(*trials[:2]), restored(*trials[:2]))
+    assert restored.config == system.config
+
+
+def test_a_parent_module_loads_it_strictly(trials, variant):
+    parents = [torch.nn.ModuleDict({"fusion": FusionSystem(**variant)}) for _ in range(2)]
+    parents[0]["fusion"].fit(*small(trials))
+    parents[1].load_state_dict(parents[0].state_dict(), strict=True)
+    assert same(parents[0]["fusion"](*trials[:2]), parents[1]["fusion"](*trials[:2]))
+
+
+def test_stacked_seeds_are_fitted_each_to_its_own_row(trials, variant):
+    asv, cm, labels = small(trials)
+    rows = torch.stack([cm, 1.1 * cm - 0.2 * asv, cm + asv])
+    stacked = FusionSystem(**variant, copies=3).fit(asv, rows, labels)
+    fused = stacked(asv, rows)
+    assert fused.sasv.shape == (3, 600)
+    for seed in range(3):
+        single = FusionSystem(**variant).fit(asv, rows[seed], labels)
+        expected = single(asv, rows[seed])
+        for values, other in zip(fused, expected, strict=True):
+            assert torch.allclose(values[seed], other, rtol=1e-9, atol=1e-9)
+        chosen = stacked.select(seed)
+        assert chosen.copies == 1
+        assert chosen.is_fitted
+        assert torch.allclose(chosen(asv, rows[seed]).sasv, expected.sasv, rtol=1e-9, atol=1e-9)
+    fresh = FusionSystem(**variant, copies=3)
+    fresh.load_state_dict(stacked.state_dict())
+    assert same(fresh(asv, rows), fused)
+
+
+def test_labels_may_differ_from_row_to_row(trials):
+    asv, cm, labels = small(trials)
+    order = torch.randperm(600, generator=torch.Generator().manual_seed(0))
+    rows = [torch.stack([x, x[order]]) for x in (asv, cm, labels)]
+    system = build_system("L2", copies=2).fit(*rows)
+    assert torch.allclose(system.density.mean[0], system.density.mean[1])
+
+
+def test_one_system_applies_to_many_rows_and_many_systems_to_one(trials):
+    asv, cm, labels = small(trials)
+    rows = torch.stack([cm, 2 * cm])
+    single = build_system("L3").fit(asv, cm, labels)
+    both = single(asv, rows).sasv
+    assert both.shape == (2, 600)
+    assert torch.allclose(both[1], single(asv, 2 * cm).sasv)
+    stacked = build_system("L3", copies=2).fit(asv, rows, labels)
+    assert torch.allclose(stacked(asv, cm).sasv[0], single(asv, cm).sasv)
+    assert single(asv[None], cm[None]).sasv.shape == (1, 600)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_fit_works_without_gradients_and_in_inference_mode(trials, variant, mode):
+    plain = FusionSystem(**variant).fit(*small(trials))
+    outside = FusionSystem(**variant)
+    with mode():
+        inside = FusionSystem(**variant).fit(*(part.clone() for part in small(trials)))
+        outside.fit(*(part.clone() for part in small(trials)))
+    for system in (inside, outside):
+        assert same(system.state_dict().values(), plain.state_dict().values())
+        assert not any(buffer.requires_grad for buffer in system.buffers())
+    assert not any(buffer.is_inference() for buffer in outside.buffers())
+    outside.load_state_dict(plain.state_dict())
+    inside.fit(*small(trials))  # and again, outside
+
+
+def test_fit_writes_into_the_buffers_it_has(trials):
+    system = build_system("L3c")
+    places = {name: buffer.data_ptr() for name, buffer in system.named_buffers()}
+    system.fit(*small(trials)).fit(*trials)
+    assert places == {name: buffer.data_ptr() for name, buffer in system.named_buffers()}
+
+
+@pytest.mark.parametrize("cast", ["half", "float", "bfloat16", "double"])
+def test_state_stays_float64_when_a_parent_is_cast(trials, cast):
+    parent = torch.nn.ModuleDict({"fusion": build_system("L3c").fit(*small(trials))})
+    before = copy.deepcopy(parent["fusion"].state_dict())
+    getattr(parent, cast)()
+    after = parent["fusion"].state_dict()
+    assert same(before.values(), after.values())
+    assert parent["fusion"].rho.dtype == torch.float64
+
+
+def test_any_float_type_and_numpy_give_float64(trials):
+    asv, cm, labels = small(trials)
+    half = asv.float(), cm.float()
+    expected = build_system("L3c").fit(half[0].double(), half[1].double(), labels)
+    system = build_system("L3c").fit(*half, labels.to(torch.uint8))
+    assert same(system.state_dict().values(), expected.state_dict().values())
+    fused = system(*half)
+    assert all(values.dtype == torch.float64 for values in fused)
+    assert same(fused, expected(half[0].double(), half[1].double()))
+    arrays = build_system("L3c").fit(
+        half[0].double().numpy(), half[1].double().numpy(), labels.double().numpy()
+    )
+    assert same(fused, arrays(half[0].numpy(), half[1].numpy()))
+
+
+def test_trials_do_not_influence_each_other(trials):
+    system = build_system("L3c").fit(*small(trials))
+    whole = system(*trials[:2]).sasv
+    parts = [system(trials[0][i:j], trials[1][i:j]).sasv for i, j in pairwise(range(0, 4001, 500))]
+    assert torch.allclose(torch.cat(parts), whole, rtol=1e-12)
+
+
+def test_order_of_the_development_trials_does_not_matter(trials):
+    order = torch.randperm(600, generator=torch.Generator().manual_seed(0))
+    first = build_system("L3c").fit(*small(trials))(*trials[:2])
+    second = build_system("L3c").fit(*(part[order] for part in small(trials)))(*trials[:2])
+    assert torch.allclose(first.sasv, second.sasv, rtol=1e-8, atol=1e-8)
+
+
+def test_gradients_flow_through_a_fitted_system(trials):
+    system = build_system("L3c").fit(*small(trials))
+    asv, cm = (part[:5].clone().requires_grad_() for part in trials[:2])
+    system(asv, cm).sasv.sum().backward()
+    step = 1e-6
+    with torch.no_grad():
+        slope = (system(asv + step, cm).sasv - system(asv - step, cm).sasv) / (2 * step)
+    assert torch.allclose(asv.grad, slope, rtol=1e-5, atol=1e-5)
+
+
+def test_a_system_is_rebuilt_from_its_configuration(variant):
+    system = FusionSystem(**variant, copies=2)
+    again = FusionSystem(**system.config)
+    assert again.config == system.config
+    assert [*again.state_dict()] == [*system.state_dict()]
+    costs = FusionSystem(calibration="joint", costs=CostModel(), dof=np.float64(3)).config
+    assert costs["costs"]["c_miss"] == 1.0
+    assert type(costs["dof"]) is float
+
+
+def test_systems_without_anything_to_learn_are_ready_at_once(trials):
+    ready = {name for name in SYSTEMS if build_system(name).is_fitted}
+    assert ready == {"B1", "B1v2", "Post"}
+    for name in SYSTEMS.keys() - ready:
+        with pytest.raises(RuntimeError, match="not fitted"):
+            build_system(name)(*trials[:2])
+
+
+def test_a_failed_fit_leaves_no_half_fitted_system(trials):
+    system = build_system("J3").fit(*small(trials))
+    asv, cm, labels = small(trials)
+    with pytest.raises(ValueError, match="constant"):
+        system.fit(asv, torch.zeros_like(cm), labels)
+    assert system.is_fitted  # refused before anything changed
+    textbook = FusionSystem(density="gaussian", calibration="effective_prior").fit(asv, cm, labels)
+    cm_apart = cm + 1e3 * (labels != 0)
+    with pytest.raises(ValueError, match="separates"):
+        textbook.fit(asv, cm_apart, labels)
+    assert not textbook.is_fitted
+
+
+def test_the_zoo_is_configuration():
+    assert list(PAPER_SYSTEMS) == ["B1", "B1c", "L2", "L2c", "L3", "L3c", "B1v2", "Post"]
+    assert list(SYSTEMS)[8:] == ["L3t", "M3", "J3"]
+    assert build_system("L3c", rho=0.5).rho.item() == 0.5
+    assert "rho=0.5" in repr(build_system("L3c", rho=0.5))
+    with pytest.raises(ValueError, match="unknown system 'L4'"):
+        build_system("L4")
+
+
+@pytest.mark.parametrize("density", [None, *DENSITIES])
+@pytest.mark.parametrize("calibration", [None, *CALIBRATIONS])
+@pytest.mark.parametrize("rule", RULES)
+def test_every_combination_of_stages_works(trials, density, calibration, rule):
+    asv, cm, labels = small(trials, 150)
+    system = FusionSystem(density, calibration, rule).fit(asv, cm, labels)
+    fused = system(asv, cm)
+    assert all(torch.isfinite(values).all() for values in fused)
+    assert fused.sasv[labels == 1].mean() > fused.sasv[labels != 1].mean()
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_scores_far_outside_the_fitted_range_stay_finite(trials, name):
+    system = build_system(name).fit(*small(trials))
+    grid = torch.tensor([-1e100, -1e6, -1.0, 0.0, 1.0, 1e6, 1e100], dtype=torch.float64)
+    asv, cm = (part.flatten() for part in torch.meshgrid(grid, grid, indexing="ij"))
+    assert all(torch.isfinite(values).all() for values in system(asv, cm))
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-7, 1.0, 1e7, 1e12])
+@pytest.mark.parametrize("name", ["B1c", "M3", "J3"])
+def test_calibration_copes_with_any_unit_of_the_scores(trials, name, scale):
+    asv, cm, labels = small(trials)
+    system = build_system(name).fit(asv, scale * cm, labels)
+    fused = system(asv, scale * cm)
+    assert all(torch.isfinite(values).all() for values in fused)
+    if name != "B1c":  # the penalty of the paper's recipe does know units
+        expected = build_system(name).fit(asv, cm, labels)(asv, cm)
+        assert torch.allclose(fused.cm_llr, expected.cm_llr, rtol=1e-5, atol=1e-5)
+
+
+GOOD = {
+    "asv": torch.tensor([0.1, 0.9, 0.2, 0.3, 0.8, 0.15]),
+    "cm": torch.tensor([-1.0, 2.0, 1.5, -2.0, 1.0, 2.5]),
+    "labels": torch.tensor([0, 1, 2, 0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"labels": [0, 0, 2, 0, 2, 2]}, "no target trial .code 1. among 6"),
+        ({"labels": [1, 1, 2, 1, 2, 2]}, "no spoof trial .code 0."),
+        ({"labels": [0, 1, 1, 0, 1, 1]}, "no nontarget trial .code 2."),
+        ({"labels": [0, 1, 2, 0, 1, 3]}, "the code 3; expected 0"),
+        ({"labels": [0, 1, 2, 0, 1, -1]}, "the code -1"),
+        ({"labels": [0.0, 1.0, 2.0, 0.0, 1.0, 0.5]}, "the code 0.5"),
+        ({"labels": ["spoof", "target"] * 3}, "labels must be numbers"),
+        ({"labels": [0, 1, 2]}, r"labels have shape \(3,\), but there are 6 trials"),
+        ({"asv": [0.1, math.nan, 0.2, 0.3, 0.8, 0.15]}, "asv must be finite.*got nan at index 1"),
+        ({"cm": [0.1, 0.2, math.inf, 0.3, 0.8, 0.15]}, "cm must be finite.*got inf at index 2"),
+        ({"cm": [0.1, 0.2, 1e101, 0.3, 0.8, 0.15]}, "cm must be finite.*got 1e.101 at index 2"),
+        ({"asv": [0.5] * 6}, "asv is constant: all 6 values are 0.5"),
+        ({"cm": [3.0] * 6}, "cm is constant: all 6 values are 3.0"),
+        ({"cm": [0.1, 0.2, 0.3]}, r"asv and cm differ in shape: \(6,\) and \(3,\)"),
+        ({"asv": []}, r"asv must have shape .* got \(0,\)"),
+        ({"asv": [[[0.1]]]}, r"asv must have shape .* got \(1, 1, 1\)"),
+        ({"cm": torch.rand(2, 6)}, "asv and cm have 2 rows, the system 1 copies"),
+    ],
+)
+@pytest.mark.parametrize("name", ["B1", "L3c", "M3"])
+def test_bad_development_trials_are_errors_that_name_the_argument(name, wrong, message):
+    with pytest.raises(InputError, match=message):
+        build_system(name).fit(**(GOOD | wrong))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rule": "product"}, "unknown rule 'product'"),
+        ({"calibration": "platt"}, "unknown calibration 'platt'"),
+        ({"copies": 0}, "copies must be at least 1, got 0"),
+        ({"costs": "free"}, "unknown cost model 'free'"),
+        ({"costs": {"c_miss": -1.0}}, "c_miss must be a finite cost of at least 0, got -1"),
+        ({"costs": {"c_mis": 1.0}}, "unknown fields .'c_mis'."),
+        ({"costs": {"c_miss": None}}, "costs must be numbers"),
+        ({"costs": {"p_target": 0.5}}, "must be 1, got 1.16666"),
+    ],
+)
+def test_bad_configuration_is_an_error(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        FusionSystem(**arguments)
+
+
+def test_bad_scores_to_fuse_are_errors(trials):
+    system = build_system("L3", copies=2).fit(*small(trials))
+    with pytest.raises(ValueError, match="cm must be finite"):
+        system([0.1], [math.nan])
+    with pytest.raises(ValueError, match="3 rows, the system 2 copies"):
+        system(torch.rand(3, 4), torch.rand(3, 4))
+    with pytest.raises(ValueError, match=r"copy must lie in 0\.\.1, got 2"):
+        system.select(2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_cuda_gives_the_scores_of_the_cpu(trials, name):
+    expected = build_system(name).fit(*trials)(*trials[:2])
+    device = [part.cuda() for part in trials]
+    fused = build_system(name).cuda().fit(*device)(*device[:2])
+    assert fused.sasv.is_cuda
+    assert torch.allclose(fused.sasv.cpu(), expected.sasv, rtol=1e-8, atol=1e-8)

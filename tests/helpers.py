@@ -1,0 +1,41 @@
+"""Small things that several tests need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
+
+from lightning_sasv.callbacks import FitFusion, SaveLast, WriteResults
+from lightning_sasv.data import Corpus, SASVDataModule
+
+
+def shared_data(corpus: Corpus, **kwargs: Any) -> SASVDataModule:
+    """Data module over a corpus that was made before."""
+    data = SASVDataModule(**kwargs)
+    data.__dict__["corpus"] = corpus
+    return data
+
+
+def quiet_trainer(folder: Path, epochs: int = 2, **kwargs: Any) -> pl.Trainer:
+    """Trainer as in ``configs/base.yaml``, without a progress bar."""
+    callbacks = [
+        ModelCheckpoint(monitor="val/cm_eer", filename="best"),
+        SaveLast(),
+        FitFusion(),
+        WriteResults(),
+        *kwargs.pop("callbacks", []),
+    ]
+    settings = {
+        "logger": CSVLogger(folder, name="run"),
+        "accelerator": "cpu",
+        "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "deterministic": True,
+    }
+    return pl.Trainer(max_epochs=epochs, callbacks=callbacks, **(settings | kwargs))

@@ -1,0 +1,216 @@
+"""What every metric does with input that is wrong or extreme: the documented value or error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.functional import (
+    a_dcf,
+    all_metrics,
+    bootstrap,
+    cllr,
+    cllr_decomposition,
+    cllr_min,
+    cm_dcf,
+    cross_entropy,
+    det_curve,
+    ece_curve,
+    eer,
+    roc_curve,
+    sasv_eers,
+    t_dcf,
+    t_eer,
+    t_eer_path,
+)
+
+TWO_CLASSES: list[Callable[..., object]] = [
+    eer,
+    cllr,
+    cllr_decomposition,
+    cllr_min,
+    cm_dcf,
+    det_curve,
+    roc_curve,
+    ece_curve,
+]
+ONE_SCORE: list[Callable[..., object]] = [
+    sasv_eers,
+    a_dcf,
+    lambda scores, labels: all_metrics(None, None, scores, labels),
+]
+PAIR: list[Callable[..., object]] = [
+    t_eer,
+    t_eer_path,
+    t_dcf,
+    cross_entropy,
+    lambda asv, cm, labels: all_metrics(asv, cm, None, labels),
+]
+LABELS = np.array([1, 2, 0, 1, 2, 0])
+SCORES = np.array([3.0, 1.0, 0.0, 2.0, 1.5, 2.5])
+CM = np.array([1.0, 2.0, -1.0, 0.5, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("metric", TWO_CLASSES)
+def test_two_class_metrics_name_nan_and_empty_classes(metric: Callable[..., object]) -> None:
+    with pytest.raises(InputError, match="pos holds 1 NaN of 2 values, first at 1"):
+        metric([1.0, math.nan], [0.0])
+    with pytest.raises(InputError, match="neg holds 2 NaN of 2 values, first at 0"):
+        metric([1.0], [math.nan, math.nan])
+    with pytest.raises(InputError, match=r"no positive trials \(pos\)"):
+        metric([], [0.0])
+    with pytest.raises(InputError, match=r"no negative trials \(neg\)"):
+        metric(torch.ones(3), torch.empty(0))
+    with pytest.raises(InputError, match=r"pos must be one-dimensional, got shape \(1, 2\)"):
+        metric([[1.0, 2.0]], [0.0])
+    with pytest.raises(InputError, match="neg must hold real numbers"):
+        metric([1.0], ["low"])
+    with pytest.raises(InputError, match="pos must hold real numbers"):
+        metric(torch.ones(2, dtype=torch.complex64), [1.0])
+
+
+@pytest.mark.parametrize("metric", ONE_SCORE)
+def test_one_score_metrics_name_what_is_wrong(metric: Callable[..., object]) -> None:
+    with pytest.raises(InputError, match="holds 1 NaN of 3 values, first at 1"):
+        metric([1.0, math.nan, 0.0], [1, 2, 0])
+    for missing, name in ((1, "target"), (2, "nontarget"), (0, "spoof")):
+        keep = np.flatnonzero(LABELS - missing)
+        with pytest.raises(InputError, match=f"no {name} trials"):
+            metric(SCORES[keep], LABELS[keep])
+    with pytest.raises(InputError, match="differ in length"):
+        metric(SCORES[:-1], LABELS)
+    with pytest.raises(InputError, match=r"labels\[2\] is 3; expected 0 \(spoof\)"):
+        metric([1.0, 0.0, 0.0], [1, 2, 3])
+    with pytest.raises(InputError, match=r"labels\[0\] is 0.5"):
+        metric([1.0, 0.0, 0.0], [0.5, 2, 0])
+    with pytest.raises(InputError, match=r"labels\[1\] is nan"):
+        metric([1.0, 0.0, 0.0], [1, math.nan, 0])
+    with pytest.raises(InputError, match=r"labels\[1\] is 'impostor'; expected spoof"):
+        metric([1.0, 0.0, 0.0], ["target", "impostor", "spoof"])
+    with pytest.raises(InputError, match="labels must be codes"):
+        metric([1.0, 0.0, 0.0], [True, False, True])
+    with pytest.raises(InputError, match="labels must be one-dimensional"):
+        metric([1.0, 0.0, 0.0], [[1, 2, 0]])
+
+
+@pytest.mark.parametrize("metric", PAIR)
+def test_pair_metrics_name_what_is_wrong(metric: Callable[..., object]) -> None:
+    with pytest.raises(InputError, match=r"asv.* holds 1 NaN"):
+        metric(np.where(SCORES == 3, math.nan, SCORES), CM, LABELS)
+    with pytest.raises(InputError, match=r"cm.* holds 1 NaN"):
+        metric(SCORES, np.where(CM == 2, math.nan, CM), LABELS)
+    with pytest.raises(InputError, match="differ in length"):
+        metric(SCORES, CM[:-1], LABELS)
+    for missing, name in ((1, "target"), (2, "nontarget"), (0, "spoof")):
+        keep = np.flatnonzero(LABELS - missing)
+        with pytest.raises(InputError, match=f"no {name}"):
+            metric(SCORES[keep], CM[keep], LABELS[keep])
+
+
+WORDS = np.array(["spoof", "target", "nontarget"])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        WORDS[LABELS],
+        WORDS[LABELS].tolist(),
+        WORDS[LABELS].astype(object),
+        WORDS[LABELS].astype("S"),
+        LABELS.astype(np.uint8),
+        LABELS.astype(np.float32),
+        torch.from_numpy(LABELS).to(torch.bfloat16),
+        LABELS.tolist(),
+    ],
+    ids=["words", "list", "objects", "bytes", "uint8", "float32", "bfloat16", "codes"],
+)
+def test_labels_of_any_kind(labels: object) -> None:
+    assert sasv_eers(SCORES, labels) == sasv_eers(SCORES, LABELS)  # type: ignore[arg-type]
+    assert t_eer(SCORES, CM, labels) == t_eer(SCORES, CM, LABELS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float16", "bfloat16", "float32"])
+def test_scores_of_any_type_are_widened(dtype: str) -> None:
+    scores = torch.tensor([3, 1, 0, 2, 1, 2]).to(getattr(torch, dtype))
+    exact = np.array([3.0, 1.0, 0.0, 2.0, 1.0, 2.0])
+    assert sasv_eers(scores, LABELS) == sasv_eers(exact, LABELS)
+    assert a_dcf(scores, LABELS) == a_dcf(exact, LABELS)
+    expected = cllr(exact[LABELS == 1], exact[LABELS != 1])
+    assert cllr(scores[LABELS == 1], scores[LABELS != 1]) == expected
+
+
+def test_tensors_with_gradients_are_accepted_and_untouched() -> None:
+    scores = torch.tensor(SCORES, requires_grad=True)
+    assert sasv_eers(scores, LABELS) == sasv_eers(SCORES, LABELS)
+
+
+def test_input_arrays_are_left_as_they_are() -> None:
+    scores, cm, labels = SCORES.copy(), CM.copy(), LABELS.copy()
+    all_metrics(scores, cm, scores, labels, llrs=True)
+    bootstrap("sasv_eer", scores, labels, n=2)
+    assert (scores == SCORES).all()
+    assert (cm == CM).all()
+    assert (labels == LABELS).all()
+
+
+def test_one_trial_of_each_class() -> None:
+    assert sasv_eers([2.0, 1.0, 0.0], [1, 2, 0])[:3] == (0, 0, 0)
+    assert sasv_eers([0.0, 1.0, 2.0], [1, 2, 0])[:3] == (1, 1, 1)
+    assert a_dcf([2.0, 1.0, 0.0], [1, 2, 0]).min == 0
+    assert cllr_min([1.0], [0.0]) == 0
+    assert t_eer([2.0, 1.0, 2.0], [1.0, 1.0, 0.0], [1, 2, 0]).value == 0
+
+
+def test_all_scores_equal() -> None:
+    scores = np.full(6, 2.5)
+    assert sasv_eers(scores, LABELS)[:3] == (1, 1, 1)
+    assert sasv_eers(scores, LABELS, convention="interpolated")[:3] == (0.5, 0.5, 0.5)
+    assert a_dcf(scores, LABELS).min == 1
+    assert cllr_min(scores[LABELS == 1], scores[LABELS != 1]) == 1
+    assert t_dcf(scores, scores, LABELS).min == 1
+    assert t_eer(scores, scores, LABELS).value == pytest.approx(0.5)
+    assert det_curve(scores, scores).miss.tolist() == [0, 1]
+
+
+def test_infinite_scores_are_ordered_like_any_other() -> None:
+    scores = np.array([math.inf, 1.0, -math.inf, 2.0, 1.5, 2.5])
+    finite = np.array([9.0, 1.0, -9.0, 2.0, 1.5, 2.5])
+    for convention in ("asvspoof", "interpolated", "max", "rocch"):
+        infinite = sasv_eers(scores, LABELS, convention=convention)  # type: ignore[arg-type]
+        assert infinite[:3] == sasv_eers(finite, LABELS, convention=convention)[:3]  # type: ignore[arg-type]
+    assert a_dcf(scores, LABELS).min == a_dcf(finite, LABELS).min
+    assert t_eer(scores, CM, LABELS).value == t_eer(finite, CM, LABELS).value
+    assert t_dcf(scores, CM, LABELS).min == t_dcf(finite, CM, LABELS).min
+    both = cllr_min(scores[LABELS == 1], scores[LABELS != 1])
+    assert both == cllr_min(finite[LABELS == 1], finite[LABELS != 1])
+
+
+def test_infinite_cllr_warns_and_reaches_the_summary() -> None:
+    scores = np.where(SCORES == 3.0, -math.inf, SCORES)
+    with pytest.warns(UserWarning, match="Cllr is infinite: 1 positive scores are -inf"):
+        found = all_metrics(None, None, scores, LABELS)
+    assert found["cllr"] == found["cllr_calib"] == math.inf
+    assert math.isfinite(found["cllr_min"])
+
+
+def test_replicates_without_the_infinite_trial_stay_finite() -> None:
+    scores = np.where(SCORES == 3.0, -math.inf, SCORES)
+    found = bootstrap("cllr", scores, LABELS, n=100)
+    assert found.value == math.inf
+    assert np.isfinite(found.replicates).any()
+    assert np.isinf(found.replicates).any()
+    assert math.isfinite(found.low)
+    assert found.high == math.inf
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_tensors_on_the_gpu() -> None:
+    scores, labels = torch.tensor(SCORES).cuda(), torch.tensor(LABELS).cuda()
+    assert sasv_eers(scores, labels) == sasv_eers(SCORES, LABELS)
+    assert t_eer(scores, torch.tensor(CM).cuda(), labels) == t_eer(SCORES, CM, LABELS)

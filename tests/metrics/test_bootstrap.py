@@ -1,0 +1,261 @@
+"""Bootstrap: weights are repetitions, intervals a peer's, replicates functions of the seed."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from unittest import mock
+
+import numpy as np
+import pytest
+from confidence_intervals import get_conf_int
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.utils import resample
+
+from lightning_sasv.metrics.functional import (
+    COLUMNS,
+    Settings,
+    a_dcf,
+    all_metrics,
+    bootstrap,
+    eer,
+    paired_bootstrap,
+    resampling,
+    sasv_eers,
+)
+from lightning_sasv.metrics.functional.families import build_families
+from lightning_sasv.metrics.functional.resampling import replicate_weights
+from tests.metrics.oracles import repeat, trials
+
+Columns = dict[str, np.ndarray]
+
+
+def weighted(columns: Columns, labels: np.ndarray, w: np.ndarray, names: list[str]) -> Columns:
+    families = build_families(names, columns, labels.astype(np.int8), Settings())
+    values: dict[str, float] = {}
+    for family in families:
+        values |= family(w)
+    return values
+
+
+@given(trials(5), st.data())
+@settings(max_examples=80, deadline=None)
+def test_whole_weights_are_literal_repetitions(
+    case: tuple[np.ndarray, np.ndarray, np.ndarray], data: st.DataObject
+) -> None:
+    asv, cm, labels = case
+    w = np.array(data.draw(st.lists(st.integers(0, 3), min_size=asv.size, max_size=asv.size)))
+    columns = {"asv": asv, "cm": cm, "sasv": asv + cm}
+    found = weighted(columns, labels, w, list(COLUMNS))
+    drawn = dict(zip((*columns, "labels"), repeat(w, *columns.values(), labels), strict=True))
+    if set(drawn["labels"].tolist()) != {0, 1, 2}:
+        complete = {name for name, value in found.items() if not math.isnan(value)}
+        assert complete <= {"asv_eer"} | {name for name in COLUMNS if name.startswith("cm_")}
+        return
+    expected = all_metrics(**drawn, llrs=True)
+    for name, value in found.items():
+        assert value == pytest.approx(expected[name], abs=1e-11, nan_ok=True), name
+
+
+@pytest.mark.parametrize("convention", ["asvspoof", "interpolated", "max", "rocch"])
+def test_weights_are_repetitions_under_every_convention(
+    convention: str, simulated: Columns, rng: np.random.Generator
+) -> None:
+    scores, labels = simulated["sasv"], simulated["labels"]
+    w = rng.integers(0, 3, scores.size)
+    setting = Settings(convention=convention)  # type: ignore[arg-type]
+    families = build_families(
+        ["sasv_eer", "sv_eer", "spf_eer"], {"sasv": scores}, labels.astype(np.int8), setting
+    )
+    expected = sasv_eers(*repeat(w, scores, labels), convention=convention)  # type: ignore[arg-type]
+    assert list(families[0](w).values()) == pytest.approx(expected[:3], abs=1e-14)
+
+
+def test_unit_weights_give_the_metrics_themselves(simulated: Columns) -> None:
+    columns = {name: simulated[name] for name in ("asv", "cm", "sasv")}
+    labels = simulated["labels"]
+    found = weighted(columns, labels, np.ones(labels.size, dtype=int), list(COLUMNS))
+    expected = all_metrics(**columns, labels=labels, llrs=True)
+    assert found == pytest.approx({name: expected[name] for name in COLUMNS}, rel=1e-12)
+
+
+def test_interval_is_the_packages_on_the_same_draws(simulated: Columns) -> None:
+    scores, labels = simulated["sasv"], simulated["labels"]
+    size = scores.size
+    draws = [resample(np.arange(size), random_state=k) for k in range(60)]
+    family = build_families(["sasv_eer"], {"sasv": scores}, labels.astype(np.int8), Settings())[0]
+    ours = [family(np.bincount(drawn, minlength=size))["sasv_eer"] for drawn in draws]
+    literal = [
+        eer(scores[drawn][labels[drawn] == 1], scores[drawn][labels[drawn] != 1]).value
+        for drawn in draws
+    ]
+    assert ours == literal
+    assert np.percentile(ours, (2.5, 97.5)) == pytest.approx(get_conf_int(literal))
+
+
+def test_replicates_depend_on_seed_and_number_alone(simulated: Columns) -> None:
+    scores, labels = simulated["sasv"], simulated["labels"]
+    long = bootstrap("sasv_eer", scores, labels, n=40, seed=3)
+    short = bootstrap("sasv_eer", scores, labels, n=15, seed=3)
+    together = bootstrap(["cllr", "sasv_eer"], {"sasv": scores}, labels, n=40, seed=3)
+    other = bootstrap("sasv_eer", scores, labels, n=40, seed=4)
+    assert long.replicates[:15].tolist() == short.replicates.tolist()
+    assert together["sasv_eer"].replicates.tolist() == long.replicates.tolist()
+    assert other.replicates.tolist() != long.replicates.tolist()
+
+
+def test_named_metric_equals_the_function_on_resampled_trials(simulated: Columns) -> None:
+    scores, labels = simulated["sasv"], simulated["labels"]
+
+    def cost(values: np.ndarray, codes: np.ndarray) -> float:
+        return a_dcf(values, codes).min
+
+    by_name = bootstrap("min_a_dcf", scores, labels, simulated["speaker"], n=20)
+    by_function = bootstrap(cost, scores, labels, simulated["speaker"], n=20)
+    assert by_name.replicates == pytest.approx(by_function.replicates, abs=1e-14)
+    assert (by_name.value, by_name.low) == pytest.approx((by_function.value, by_function.low))
+
+
+def test_trials_are_drawn_uniformly_with_replacement() -> None:
+    rows = np.array(list(replicate_weights(50, n=4000)))
+    assert (rows.sum(axis=1) == 50).all()
+    assert rows.mean(axis=0) == pytest.approx(np.ones(50), abs=0.1)
+    assert rows.var() == pytest.approx(1 - 1 / 50, abs=0.02)  # multinomial
+
+
+def test_blocks_of_trials_are_drawn_like_one() -> None:
+    with mock.patch.object(resampling, "BLOCK", 7):
+        rows = np.array(list(replicate_weights(50, n=4000)))
+    assert (rows.sum(axis=1) == 50).all()
+    assert rows.mean(axis=0) == pytest.approx(np.ones(50), abs=0.1)
+    assert rows.var() == pytest.approx(1 - 1 / 50, abs=0.02)
+    covariance = np.cov(rows.T)
+    apart = covariance[~np.eye(50, dtype=bool)]
+    assert apart.mean() == pytest.approx(-1 / 50, abs=0.002)
+    same_block = np.mean([covariance[k, k + 1] for k in (0, 1, 2, 7, 8, 14, 21, 28)])
+    assert same_block == pytest.approx(-1 / 50, abs=0.03)
+
+
+def test_clusters_are_drawn_whole() -> None:
+    speaker = np.array(["a", "b", "b", "c", "c", "c"])
+    for w in replicate_weights(6, speaker, n=50):
+        assert w[1] == w[2]
+        assert w[3] == w[4] == w[5]
+        assert w[0] + w[1] + w[3] == 3
+
+
+def test_crossed_clusters_multiply_and_bona_fide_has_no_attack() -> None:
+    speaker = np.array(["a", "a", "a", "b", "b", "b"])
+    attack = np.array(["-", "A1", "A2", "-", "A1", "A2"])
+    seen = set()
+    for w in replicate_weights(6, (speaker, attack), n=80):
+        by_speaker = {"a": w[0], "b": w[3]}
+        assert sum(by_speaker.values()) == 2
+        for name in ("a", "b"):
+            rows = w[speaker == name]
+            if rows[0]:
+                counts = rows[1:] / rows[0]
+                assert counts.sum() == 2
+                seen.add(tuple(counts.tolist()))
+    assert seen == {(0.0, 2.0), (1.0, 1.0), (2.0, 0.0)}
+
+
+def test_speakers_are_a_wider_unit_than_trials(rng: np.random.Generator) -> None:
+    labels = np.tile([0, 1, 2], 600)
+    speaker = np.repeat([f"S{k}" for k in range(30)], 60)
+    shift = np.repeat(rng.normal(0, 1, 30), 60)  # speakers differ
+    scores = 2.0 * (labels == 1) + shift + rng.normal(size=1800)
+    by_trial = bootstrap("sasv_eer", scores, labels, n=200)
+    by_speaker = bootstrap("sasv_eer", scores, labels, speaker, n=200)
+    assert by_speaker.half_width > 1.5 * by_trial.half_width
+    assert by_trial.low < by_trial.value < by_trial.high
+
+
+def test_coverage_of_the_normal_theory_interval(rng: np.random.Generator) -> None:
+    labels = np.repeat([0, 1, 2], [0, 400, 400])
+    labels[:10] = 0
+    scores = rng.normal(2.0 * (labels == 1), 1)
+    found = bootstrap("cllr", scores, labels, n=400)
+    losses = np.logaddexp(0, np.where(labels == 1, -scores, scores)) / math.log(2)
+    parts = [losses[labels == 1], losses[labels != 1]]
+    deviation = math.sqrt(sum(part.var() / part.size for part in parts)) / 2
+    assert found.half_width == pytest.approx(1.96 * deviation, rel=0.2)
+
+
+def test_replicates_without_a_class_are_left_out_and_counted() -> None:
+    found = bootstrap("sv_eer", [2.0, 1.0, 0.0, 0.5], [1, 2, 0, 0], n=200)
+    assert 0 < found.undefined < 200
+    assert np.isnan(found.replicates).sum() == found.undefined
+    assert math.isfinite(found.low)
+    never = bootstrap("asv_eer", [1.0, 0.0], [1, 2], n=1, seed=1)
+    assert never.undefined in (0, 1)
+
+
+def test_paired_difference_of_a_system_with_itself_and_with_a_worse_one(
+    simulated: Columns, rng: np.random.Generator
+) -> None:
+    scores, labels = simulated["sasv"], simulated["labels"]
+    same = paired_bootstrap("sasv_eer", scores, scores, labels, n=50)
+    assert same[:4] == (0, 0, 0, 1)
+    worse = scores + rng.normal(0, 4, scores.size)
+    found = paired_bootstrap("sasv_eer", worse, scores, labels, n=200)
+    assert found.difference > 0
+    assert 0 < found.low < found.high
+    assert found.p_value == pytest.approx(2 / 201)
+    back = paired_bootstrap("sasv_eer", scores, worse, labels, n=200)
+    assert back.difference == -found.difference
+    assert back.replicates.tolist() == (-found.replicates).tolist()
+
+
+def test_paired_interval_is_narrower_than_the_two_alone(simulated: Columns) -> None:
+    scores, labels = simulated["sasv"], simulated["labels"]
+    close = scores + 0.01 * simulated["asv"]
+    paired = paired_bootstrap("cllr", scores, close, labels, n=100)
+    alone = bootstrap("cllr", scores, labels, n=100)
+    assert paired.high - paired.low < 0.2 * (alone.high - alone.low)
+    both = [bootstrap("cllr", x, labels, n=100).replicates for x in (scores, close)]
+    assert paired.replicates == pytest.approx(both[0] - both[1], abs=1e-15)
+
+
+def test_pair_metrics_take_a_pair_of_columns(simulated: Columns) -> None:
+    asv, cm, labels = (simulated[name] for name in ("asv", "cm", "labels"))
+    pair = bootstrap("t_eer", (asv, cm), labels, n=5)
+    mapping = bootstrap("t_eer", {"asv": asv, "cm": cm}, labels, n=5)
+    assert pair.replicates.tolist() == mapping.replicates.tolist()
+    assert pair.low <= pair.high
+
+
+def test_memory_does_not_grow_with_the_replicates(simulated: Columns) -> None:
+    scores, labels = np.tile(simulated["sasv"], 10), np.tile(simulated["labels"], 10)
+    peaks = []
+    for n in (10, 200):
+        tracemalloc.start()
+        bootstrap("sasv_eer", scores, labels, n=n)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 100_000
+
+
+def test_mistakes_are_named() -> None:
+    scores, labels = [1.0, 0.0, 0.5], [1, 2, 0]
+    with pytest.raises(ValueError, match="n must be at least 1 replicate, got 0"):
+        bootstrap("sasv_eer", scores, labels, n=0)
+    with pytest.raises(ValueError, match="alpha must be a percentage between 0 and 100, got 100"):
+        bootstrap("sasv_eer", scores, labels, alpha=100)
+    with pytest.raises(ValueError, match="unknown metric 'eer'"):
+        bootstrap("eer", scores, labels)
+    with pytest.raises(ValueError, match=r"clusters\[0\] has shape \(2,\)"):
+        bootstrap("sasv_eer", scores, labels, ["a", "b"])
+    with pytest.raises(ValueError, match="names no cluster"):
+        bootstrap("sasv_eer", scores, labels, ["-", "-", "-"])
+    with pytest.raises(ValueError, match=r"need a pair of columns \(asv, cm\)"):
+        bootstrap("t_eer", scores, labels)
+    with pytest.raises(ValueError, match=r"needs the scores \['asv', 'cm'\]"):
+        bootstrap("t_eer", {"sasv": scores}, labels)
+    with pytest.raises(ValueError, match="need the columns"):
+        bootstrap(["sasv_eer", "t_eer"], scores, labels)
+    with pytest.raises(ValueError, match="differ in length"):
+        paired_bootstrap("sasv_eer", scores, [1.0, 0.0], labels)
+    with pytest.raises(ValueError, match="takes one column"):
+        bootstrap(lambda s, y: 0.0, {"sasv": scores}, labels)

@@ -1,0 +1,142 @@
+"""Detection costs against brute force and the a-dcf package."""
+
+from __future__ import annotations
+
+import math
+from unittest import mock
+
+import numpy as np
+import pytest
+from a_dcf import a_dcf as peer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_sasv.decisions.costs import PRESETS, CostModel
+from lightning_sasv.metrics.functional import a_dcf, cheapest, cm_dcf
+from tests.metrics import oracles
+from tests.metrics.oracles import tied_scores
+
+
+def flat(tar: np.ndarray, non: np.ndarray, spf: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate([spf, tar, non]), np.repeat([0, 1, 2], [spf.size, tar.size, non.size])
+
+
+def peer_minimum(parts: tuple[np.ndarray, ...], costs: CostModel) -> float:
+    model = peer.CostModel(
+        Pspf=costs.p_spoof,
+        Pnontrg=costs.p_nontarget,
+        Ptrg=costs.p_target,
+        Cmiss=costs.c_miss,
+        Cfa_asv=costs.c_fa_nontarget,
+        Cfa_cm=costs.c_fa_spoof,
+    )
+    fa_non, fa_spf, frr, _ = (np.array(x) for x in peer.compute_a_det_curve(*parts))
+    total = model.Cmiss * model.Ptrg * frr + model.Cfa_asv * model.Pnontrg * fa_non
+    return float(np.min(peer.normalize(total + model.Cfa_cm * model.Pspf * fa_spf, model)))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@given(tied_scores(), tied_scores(), tied_scores())
+@settings(max_examples=60, deadline=None)
+def test_minimum_against_brute_force_and_the_package(
+    preset: str, tar: np.ndarray, non: np.ndarray, spf: np.ndarray
+) -> None:
+    costs = PRESETS[preset]
+    found = a_dcf(*flat(tar, non, spf), preset)
+    weights = (costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof)
+    assert found.min == pytest.approx(oracles.a_dcf(tar, non, spf, weights), abs=1e-12)
+    assert found.min == pytest.approx(peer_minimum((tar, non, spf), costs), abs=1e-12)
+    rates = np.mean(tar <= found.threshold), np.mean(non > found.threshold)
+    rates += (np.mean(spf > found.threshold),)
+    assert sum(w * r for w, r in zip(weights, rates, strict=True)) / costs.default_cost == (
+        pytest.approx(found.min, abs=1e-12)
+    )
+
+
+@given(tied_scores(max_size=25), tied_scores(max_size=25), tied_scores(max_size=25), st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_misleading_sample_of_the_negatives_changes_nothing(
+    tar: np.ndarray, non: np.ndarray, spf: np.ndarray, data: st.DataObject
+) -> None:
+    scores, labels = flat(tar, non, spf)
+    order = np.array(data.draw(st.permutations(range(scores.size))))
+    costs = PRESETS["equal"]
+    with mock.patch.object(cheapest, "_FEW", 0):
+        found = a_dcf(scores[order], labels[order], costs)
+    expected = oracles.a_dcf(tar, non, spf, (1 / 3, 1 / 3, 1 / 3))
+    assert found.min == pytest.approx(expected, abs=1e-12)
+    rates = np.mean(tar <= found.threshold), np.mean(non > found.threshold)
+    rates += (np.mean(spf > found.threshold),)
+    assert sum(rates) / 3 / costs.default_cost == pytest.approx(found.min, abs=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0, 3.0])
+def test_window_of_many_trials_is_that_of_all(shift: float, rng: np.random.Generator) -> None:
+    parts = rng.normal(shift, 1, 2000), rng.normal(0, 1, 40_000), rng.normal(0.5, 1, 50_000)
+    parts = tuple(part.round(3) for part in parts)
+    scores, labels = flat(*parts)
+    for costs in PRESETS.values():
+        found = a_dcf(scores, labels, costs)
+        with mock.patch.object(cheapest, "_guess", return_value=None):
+            assert a_dcf(scores, labels, costs) == found
+        assert found.min == pytest.approx(peer_minimum(parts, costs), abs=1e-12)
+
+
+def test_window_spares_the_sorting_of_most_scores(rng: np.random.Generator) -> None:
+    parts = rng.normal(4, 1, 2000), rng.normal(0, 1, 40_000), rng.normal(0.5, 1, 50_000)
+    with mock.patch.object(cheapest.Negatives, "all", side_effect=AssertionError) as everything:
+        everything.side_effect = lambda: np.sort(rng.normal(0.25, 1, 1000))  # samples only
+        found = a_dcf(*flat(*parts))
+    assert found.min == pytest.approx(peer_minimum(parts, PRESETS["a-dcf1"]), abs=1e-12)
+
+
+def test_package_agrees_on_a_larger_case(rng: np.random.Generator) -> None:
+    parts = tuple(rng.normal(mean, 1, 3000) for mean in (2, 0, 0.5))
+    for costs in PRESETS.values():
+        found = a_dcf(*flat(*parts), costs).min
+        assert found == pytest.approx(peer_minimum(parts, costs), abs=1e-12)
+
+
+@pytest.mark.parametrize(("preset", "threshold"), [("a-dcf1", 0.511), ("asvspoof5", -0.458)])
+def test_actual_cost_is_taken_at_the_bayes_threshold(
+    preset: str, threshold: float, rng: np.random.Generator
+) -> None:
+    tar, non, spf = (rng.normal(mean, 2, 500) for mean in (2, -2, -1))
+    costs = PRESETS[preset]
+    rates = np.mean(tar <= threshold), np.mean(non > threshold), np.mean(spf > threshold)
+    weights = (costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof)
+    expected = sum(w * r for w, r in zip(weights, rates, strict=True)) / costs.default_cost
+    found = a_dcf(*flat(tar, non, spf), costs)
+    assert found.actual == pytest.approx(expected, abs=2e-3)
+    assert found.min <= found.actual
+    assert a_dcf(*flat(tar, non, spf), costs, threshold=threshold).actual == (
+        pytest.approx(expected, abs=1e-12)
+    )
+
+
+@given(tied_scores(), tied_scores(), st.floats(0.05, 0.95))
+@settings(max_examples=100, deadline=None)
+def test_countermeasure_cost_is_that_of_two_classes(
+    pos: np.ndarray, neg: np.ndarray, p_spoof: float
+) -> None:
+    costs = CostModel(1.0, 1.0, 10.0, 1 - p_spoof, 0.0, p_spoof)
+    weights = (1 - p_spoof, 10 * p_spoof)
+    found = cm_dcf(pos, neg, costs)
+    expected = oracles.a_dcf(pos, neg, neg, (weights[0], 0.0, weights[1]))
+    assert found.min == pytest.approx(expected, abs=1e-12)
+    cut = -math.log(weights[0] / weights[1])
+    actual = weights[0] * np.mean(pos <= cut) + weights[1] * np.mean(neg > cut)
+    assert found.actual == pytest.approx(actual / min(weights), abs=1e-12)
+
+
+def test_useless_scores_cost_one_and_perfect_ones_nothing() -> None:
+    labels = np.array([1, 1, 2, 2, 0, 0])
+    assert a_dcf(np.zeros(6), labels).min == 1
+    assert a_dcf(np.array([3.0, 2, 1, 1, 1, 0]), labels).min == 0
+
+
+def test_costs_that_cannot_be_normalised_are_named() -> None:
+    with pytest.raises(ValueError, match="positive costs and priors"):
+        a_dcf([1.0, 0.0, 0.0], [1, 2, 0], CostModel(0.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match="unknown cost model 'mine'"):
+        a_dcf([1.0, 0.0, 0.0], [1, 2, 0], "mine")

@@ -1,0 +1,110 @@
+"""Two gloo processes give the value of one, with uneven shards and with an empty process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+
+from lightning_sasv.metrics import ADCF, CMEER, SASVEER, TDCF, Cllr, CrossEntropy, TandemEER
+
+TRIALS = 101
+SPLITS = {"even": 50, "uneven": 1, "empty": TRIALS}
+GRID = [k / 8 for k in range(-40, 41)]
+METRICS: dict[str, Callable[[], Metric]] = {
+    "sasv_eer": SASVEER,
+    "sv_eer": lambda: SASVEER(task="sv"),
+    "cm_eer": CMEER,
+    "cllr": Cllr,
+    "cllr_min": lambda: Cllr(part="min"),
+    "min_a_dcf": ADCF,
+    "t_eer": TandemEER,
+    "min_t_dcf": TDCF,
+    "nce": CrossEntropy,
+    "binned_eer": lambda: SASVEER(thresholds=GRID),
+    "binned_cllr": lambda: Cllr(thresholds=GRID),
+    "binned_a_dcf": lambda: ADCF(thresholds=GRID),
+    "binned_t_eer": lambda: TandemEER(thresholds=(GRID, GRID)),
+    "binned_t_dcf": lambda: TDCF(thresholds=(GRID, GRID)),
+    "on_cpu": lambda: SASVEER(compute_on_cpu=True),
+}
+SUMS = {"nce", "binned_cllr"}  # floating-point sums: the order of the terms shows in the last digit
+PAIRS = {"t_eer", "min_t_dcf", "nce", "binned_t_eer", "binned_t_dcf"}
+
+
+def trials(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(TRIALS) % 3
+    asv = torch.randn(TRIALS, generator=generator, dtype=torch.float64) + 2.0 * (labels == 1)
+    cm = torch.randn(TRIALS, generator=generator, dtype=torch.float64) + 2.0 * (labels != 0)
+    asv = asv + 1.5 * (labels == 0)  # spoofs sound like the target
+    return asv.to(dtype), cm.to(dtype), labels
+
+
+def feed(metric: Metric, name: str, dtype: torch.dtype, part: slice) -> None:
+    asv, cm, labels = (column[part] for column in trials(dtype))
+    if labels.numel():
+        metric.update(*((asv, cm, labels) if name in PAIRS else (asv + cm, labels)))
+
+
+def value(name: str, dtype: torch.dtype, part: slice) -> float:
+    metric = METRICS[name]().to("cpu")  # moving resets what torchmetrics takes for the type
+    feed(metric, name, dtype, part)
+    return float(metric.compute())
+
+
+def collection(part: slice) -> dict[str, float]:
+    group = MetricCollection({name: METRICS[name]() for name in ("sasv_eer", "cllr", "min_a_dcf")})
+    asv, cm, labels = (column[part] for column in trials(torch.float64))
+    if labels.numel():
+        group.update(asv + cm, labels)
+    found = {f"group_{name}": float(x) for name, x in group.compute().items()}
+    binned = SASVEER(thresholds=GRID)
+    if labels.numel():
+        binned.update(asv + cm, labels)
+    return found | {"bound": binned.error_bound()}
+
+
+def worker(rank: int, folder: str) -> None:
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meeting",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=60),
+    )
+    found: dict[str, float] = {}
+    for split, at in SPLITS.items():
+        part = slice(0, at) if rank == 0 else slice(at, TRIALS)
+        for dtype in (torch.float64, torch.float32):
+            for name in METRICS:
+                found[f"{split} {dtype} {name}"] = value(name, dtype, part)
+    found |= collection(slice(0, 1) if rank == 0 else slice(1, TRIALS))
+    Path(folder, f"{rank}.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+@pytest.mark.ddp
+@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
+def test_two_processes_give_the_value_of_one(tmp_path: Path) -> None:
+    mp.spawn(worker, args=(str(tmp_path),), nprocs=2, join=True)
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    assert ranks[0] == ranks[1], "every process must see the same value"
+    expected = collection(slice(None))
+    for split in SPLITS:
+        for dtype in (torch.float64, torch.float32):
+            for name in METRICS:
+                expected[f"{split} {dtype} {name}"] = value(name, dtype, slice(None))
+    assert ranks[0].keys() == expected.keys()
+    for key, one in expected.items():
+        tolerance = 1e-14 if key.split()[-1] in SUMS else 0
+        assert ranks[0][key] == pytest.approx(one, abs=tolerance), key
+    assert expected["even torch.float64 sasv_eer"] != expected["even torch.float64 sv_eer"]

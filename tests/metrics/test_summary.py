@@ -1,0 +1,154 @@
+"""All metrics at once, and by groups."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from lightning_sasv.decisions.costs import CostModel
+from lightning_sasv.metrics.functional import (
+    a_dcf,
+    all_metrics,
+    by_group,
+    cllr_decomposition,
+    cm_dcf,
+    cross_entropy,
+    eer,
+    sasv_eers,
+    t_dcf,
+    t_eer,
+)
+
+Columns = dict[str, np.ndarray]
+JSON_KEYS = ("sasv_eer", "sv_eer", "spf_eer", "cllr", "cllr_min", "cllr_calib")
+JSON_KEYS += ("t_eer", "min_a_dcf", "act_a_dcf")
+
+
+def columns_of(simulated: Columns) -> tuple[np.ndarray, ...]:
+    return tuple(simulated[name] for name in ("asv", "cm", "sasv", "labels"))
+
+
+def test_every_value_is_that_of_its_function(simulated: Columns) -> None:
+    asv, cm, sasv, labels = columns_of(simulated)
+    found = all_metrics(asv, cm, sasv, labels, llrs=True)
+    assert set(JSON_KEYS) <= set(found)
+    assert all(isinstance(value, float) for value in found.values())
+    json.dumps(found)
+    rates = sasv_eers(sasv, labels)
+    assert [found[f"{k}_eer"] for k in ("sasv", "sv", "spf")] == list(rates[:3])
+    assert [found[f"{k}_threshold"] for k in ("sasv", "sv", "spf")] == list(rates[3:])
+    parts = cllr_decomposition(sasv[labels == 1], sasv[labels != 1])
+    assert [found[k] for k in ("cllr", "cllr_min", "cllr_calib")] == pytest.approx(list(parts))
+    cost = a_dcf(sasv, labels)
+    assert [found[k] for k in ("min_a_dcf", "act_a_dcf", "a_dcf_threshold")] == list(cost)
+    assert found["asv_eer"] == eer(asv[labels == 1], asv[labels == 2]).value
+    assert found["cm_eer"] == eer(cm[labels != 0], cm[labels == 0]).value
+    assert found["cm_min_dcf"] == cm_dcf(cm[labels != 0], cm[labels == 0]).min
+    tandem = t_eer(asv, cm, labels)
+    assert (found["t_eer"], found["t_eer_residual"]) == (tandem.value, tandem.residual)
+    assert (found["t_eer_exists"], found["t_eer_closest"]) == (1.0, tandem.closest)
+    assert found["min_t_dcf"] == t_dcf(asv, cm, labels).min
+    assert found["min_t_dcf_legacy"] == t_dcf(asv, cm, labels, version="legacy").min
+    assert [found["nce"], found["nce_min"]] == list(cross_entropy(asv, cm, labels))
+
+
+def test_given_columns_decide_what_comes_out(simulated: Columns) -> None:
+    asv, cm, sasv, labels = columns_of(simulated)
+    everything = all_metrics(asv, cm, sasv, labels)
+    only = {
+        "asv": all_metrics(asv, None, None, labels),
+        "cm": all_metrics(None, cm, None, labels),
+        "sasv": all_metrics(None, None, sasv, labels),
+        "pair": all_metrics(asv, cm, None, labels),
+    }
+    assert set(only["asv"]) == {"asv_eer", "asv_threshold"}
+    assert all(name.startswith("cm_") for name in only["cm"])
+    assert {"t_eer", "min_t_dcf"} <= set(only["pair"]) - set(only["asv"]) - set(only["cm"])
+    merged = only["pair"] | only["sasv"]
+    assert merged == everything
+    assert "nce" not in everything
+
+
+def test_costs_reach_their_metrics(simulated: Columns) -> None:
+    asv, cm, sasv, labels = columns_of(simulated)
+    costs = CostModel(1, 2, 3, 0.5, 0.3, 0.2)
+    found = all_metrics(asv, cm, sasv, labels, costs, tandem_costs="a-dcf1", convention="rocch")
+    assert found["min_a_dcf"] == a_dcf(sasv, labels, costs).min
+    assert found["min_t_dcf"] == t_dcf(asv, cm, labels, "a-dcf1").min
+    assert found["sasv_eer"] == sasv_eers(sasv, labels, convention="rocch").sasv
+
+
+def test_groups_of_attacks_keep_all_bona_fide_trials(simulated: Columns) -> None:
+    asv, cm, sasv, labels = columns_of(simulated)
+    found = by_group(simulated["attack"], labels, asv=asv, cm=cm, sasv=sasv, attacks=True)
+    assert list(found) == ["A1", "A2", "A3", "A4"]
+    chosen = (labels != 0) | (simulated["attack"] == "A3")
+    assert found["A3"] == all_metrics(asv[chosen], cm[chosen], sasv[chosen], labels[chosen])
+    assert found["A1"]["asv_eer"] == found["A2"]["asv_eer"]
+
+
+def test_groups_of_any_column_are_separate(simulated: Columns) -> None:
+    asv, cm, sasv, labels = columns_of(simulated)
+    found = by_group(simulated["speaker"], labels, asv=asv, cm=cm, sasv=sasv)
+    assert len(found) == 12
+    chosen = simulated["speaker"] == "S05"
+    assert found["S05"] == all_metrics(asv[chosen], cm[chosen], sasv[chosen], labels[chosen])
+
+
+def test_group_without_a_class_has_nan_for_what_needs_it() -> None:
+    groups = ["a", "a", "a", "b", "b", "c", "c", "d"]
+    labels = ["target", "nontarget", "spoof", "target", "nontarget", "nontarget", "spoof", "spoof"]
+    scores = np.array([3.0, 1.0, 0.0, 2.0, 1.0, 1.0, 0.0, 0.0])
+    found = by_group(groups, labels, asv=scores, cm=scores, sasv=scores)
+    assert list(found) == ["a", "b", "c", "d"]
+    assert {frozenset(result) for result in found.values()} == {frozenset(found["a"])}
+    defined = {
+        name: {key for key, value in result.items() if not math.isnan(value)}
+        for name, result in found.items()
+    }
+    assert {"sasv_eer", "cm_eer", "t_eer"} <= defined["a"]
+    assert defined["b"] == {"sv_eer", "sv_threshold", "asv_eer", "asv_threshold"}
+    assert defined["c"] == {key for key in found["a"] if key.startswith("cm_")}
+    assert defined["d"] == set()
+
+
+def test_missing_class_is_an_error_unless_allowed() -> None:
+    scores, labels = [1.0, 0.0], ["target", "nontarget"]
+    with pytest.raises(ValueError, match="no spoof trials"):
+        all_metrics(None, None, scores, labels)
+    found = all_metrics(None, None, scores, labels, allow_missing=True)
+    assert found["sv_eer"] == 0
+    assert math.isnan(found["sasv_eer"])
+
+
+def test_verifier_too_poor_for_a_t_dcf_gives_nan_not_an_error() -> None:
+    asv, cm, labels = [0.0, 1.0, -1.0], [1.0, 1.0, 0.0], [1, 2, 0]
+    found = all_metrics(asv, cm, None, labels, tandem_costs=CostModel(1, 9, 9, 0.4, 0.4, 0.2))
+    assert math.isnan(found["min_t_dcf"])
+    assert found["asv_eer"] == 1
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="no scores: give at least one"):
+        all_metrics(None, None, None, [1, 2, 0])
+    with pytest.raises(ValueError, match="no scores: give at least one"):
+        by_group(["a"], [1])
+    with pytest.raises(ValueError, match=r"differ in length: \{'asv': 2, 'labels': 3\}"):
+        all_metrics([1.0, 2.0], None, None, [1, 2, 0])
+    with pytest.raises(ValueError, match="'groups': 1"):
+        by_group(["a"], [1, 2, 0], sasv=[1.0, 2.0, 3.0])
+
+
+def test_functions_import_nothing_heavy() -> None:
+    code = (
+        "import sys, lightning_sasv.metrics.functional\n"
+        "heavy = {'torchmetrics', 'pytorch_lightning', 'matplotlib', 'sklearn'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

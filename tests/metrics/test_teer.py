@@ -1,0 +1,212 @@
+"""Tandem EER against a cell-by-cell solution, a full search, and its invariances."""
+
+from __future__ import annotations
+
+import math
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_sasv.metrics.functional import concurrent, eer, t_eer, t_eer_path, tandem
+from lightning_sasv.metrics.functional.teer import tandem_of
+from tests.metrics.oracles import concurrent_values, tandem_polylines, trials
+
+Trials = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def full_search(asv: np.ndarray, cm: np.ndarray, labels: np.ndarray, rho: float) -> list[dict]:
+    """Every pair of thresholds: for each ASV threshold the CM threshold that balances best."""
+    first, second = tandem_polylines(asv, cm, labels)
+    path = []
+    for a, (miss_asv, fa_non, fa_spf) in enumerate(first):
+        if miss_asv >= (1 - rho) * fa_non + rho * fa_spf:
+            continue
+        passed = 1 - second[:, 0]
+        miss = 1 - passed + passed * miss_asv
+        fa = (1 - rho) * passed * fa_non + rho * second[:, 1] * fa_spf
+        c = int(np.argmin(np.abs(miss - fa)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = abs(np.divide(fa_non, fa_spf) - np.divide(second[c, 1], passed[c]))
+        path.append(
+            {"asv": a, "cm": c, "mean": (miss[c] + fa[c]) / 2, "gap": gap}
+            | {"balance": abs(miss[c] - fa[c]), "value": second[c, 1] * fa_spf}
+        )
+    return path
+
+
+@given(trials(max_per_class=4))
+@settings(max_examples=120, deadline=None)
+def test_concurrent_point_solves_the_cells(case: Trials) -> None:
+    found, possible = t_eer(*case), concurrent_values(*case)
+    assert found.exists == bool(possible), (found, possible)
+    if possible:
+        assert min(abs(found.value - value) for value in possible) < 1e-9
+        assert found.closest == found.value
+    else:
+        assert math.isnan(found.value)
+        assert math.isfinite(found.closest)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@given(trials(max_per_class=8))
+@settings(max_examples=60, deadline=None)
+def test_blocks_that_are_not_looked_into_hold_no_point(blocks: int, case: Trials) -> None:
+    everything = t_eer(*case)
+    with mock.patch.object(concurrent, "_BLOCKS", blocks):
+        coarse = t_eer(*case)
+    assert coarse == pytest.approx(everything, abs=1e-12, nan_ok=True)
+
+
+@given(trials(max_per_class=8), st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_blocks_of_the_path_fit_together(case: Trials, rho: float) -> None:
+    whole = t_eer_path(*case, rho)
+    nearest = tandem.nearest_pair(curves(case))
+    with mock.patch.object(tandem, "BLOCK", 3):
+        parts = t_eer_path(*case, rho)
+        assert tandem.nearest_pair(curves(case)) == nearest
+    for one, other in zip(whole, parts, strict=True):
+        assert one.tolist() == other.tolist()
+
+
+def curves(case: Trials) -> tandem.TandemCurves:
+    parts = tandem_of(case[0], case[1], case[2].astype(np.int8))
+    return tandem.curves_at(parts, *tandem.thresholds_of(parts))
+
+
+@given(trials(), st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]))
+@settings(max_examples=100, deadline=None)
+def test_path_is_that_of_the_full_search(case: Trials, rho: float) -> None:
+    expected = full_search(*case, rho)
+    path = t_eer_path(*case, rho, rule="reference")
+    thresholds = np.concatenate([[-math.inf], np.unique(case[0])])
+    assert path.asv_threshold.tolist() == [thresholds[step["asv"]] for step in expected]
+    for value, step in zip(path.value, expected, strict=True):
+        assert value == pytest.approx(step["mean"], abs=step["balance"] + 1e-12)
+    if not any(step["balance"] > 0.2 for step in expected):
+        assert path.value == pytest.approx([step["mean"] for step in expected], abs=1e-12)
+
+
+@given(trials())
+@settings(max_examples=100, deadline=None)
+def test_reference_rule_minimises_the_ratio_gap(case: Trials) -> None:
+    expected = full_search(*case, 0.5)
+    gaps = [step["gap"] if not math.isnan(step["gap"]) else math.inf for step in expected]
+    best = expected[int(np.argmin(gaps))]
+    found = t_eer(*case, rule="reference")
+    if best["balance"] < 0.2:  # otherwise equal balances on both sides leave the pair open
+        assert found.value == pytest.approx(best["value"], abs=1e-12)
+
+
+@given(trials(), st.floats(0, 1))
+@settings(max_examples=100, deadline=None)
+def test_interpolated_path_balances_the_two_rates(case: Trials, rho: float) -> None:
+    first, second = tandem_polylines(*case)
+    path = t_eer_path(*case, rho)
+    thresholds = np.concatenate([[-math.inf], np.unique(case[0])])
+    for value, at in zip(path.value, path.asv_threshold, strict=True):
+        miss_asv, fa_non, fa_spf = first[int(np.flatnonzero(thresholds == at)[0])]
+        passed = 1 - second[:, 0]
+        miss = 1 - passed + passed * miss_asv
+        gap = miss - ((1 - rho) * passed * fa_non + rho * second[:, 1] * fa_spf)
+        upper = int(np.argmax(gap >= -1e-15))
+        share = gap[upper - 1] / (gap[upper - 1] - gap[upper])
+        expected = miss[upper - 1] + share * (miss[upper] - miss[upper - 1])
+        assert value == pytest.approx(expected, abs=1e-9)
+
+
+def test_all_paths_meet_in_the_concurrent_point(simulated: dict[str, np.ndarray]) -> None:
+    columns = [simulated[name] for name in ("asv", "cm", "labels")]
+    found = t_eer(*columns)
+    assert found.exists
+    for rho in (0.1, 0.5, 0.9):
+        path = t_eer_path(*columns, rho)
+        near = np.argmin(np.abs(path.asv_threshold - found.asv_threshold))
+        assert path.value[near] == pytest.approx(found.value, abs=0.01)
+
+
+def test_residual_belongs_to_the_reported_pair(simulated: dict[str, np.ndarray]) -> None:
+    asv, cm, labels = (simulated[name] for name in ("asv", "cm", "labels"))
+    found = t_eer(asv, cm, labels)
+    tar, non, spf = (asv[labels == k] > found.asv_threshold for k in (1, 2, 0))
+    passed = np.mean(cm[labels != 0] > found.cm_threshold)
+    rates = [
+        1 - passed * tar.mean(),
+        passed * non.mean(),
+        np.mean(cm[labels == 0] > found.cm_threshold) * spf.mean(),
+    ]
+    assert max(rates) - min(rates) == pytest.approx(found.residual, abs=1e-12)
+    assert min(rates) - 0.01 < found.value < max(rates) + 0.01
+
+
+@pytest.mark.parametrize("rule", ["interpolated", "reference"])
+def test_increasing_maps_of_either_score_change_nothing(
+    rule: str, simulated: dict[str, np.ndarray]
+) -> None:
+    asv, cm, labels = (simulated[name] for name in ("asv", "cm", "labels"))
+    sigma = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    raw = t_eer(asv, cm, labels, rule=rule)  # type: ignore[arg-type]
+    for first, second in ((sigma(asv), cm), (asv, sigma(cm)), (sigma(asv), sigma(cm))):
+        assert t_eer(first, second, labels, rule=rule).value == raw.value  # type: ignore[arg-type]
+
+
+def test_roles_of_asv_and_cm_matter(simulated: dict[str, np.ndarray]) -> None:
+    asv, cm, labels = (simulated[name] for name in ("asv", "cm", "labels"))
+    here, there = t_eer(asv, cm, labels), t_eer(cm, asv, labels)
+    assert not there.exists or abs(here.value - there.value) > 0.01
+
+
+def test_nontargets_count_in_the_cm_miss_rate(simulated: dict[str, np.ndarray]) -> None:
+    asv, cm, labels = (simulated[name] for name in ("asv", "cm", "labels"))
+    moved = np.where(labels == 2, cm - 3, cm)  # a CM that rejects the nontargets
+    assert t_eer(asv, moved, labels).value > t_eer(asv, cm, labels).value + 0.01
+
+
+def test_perfect_countermeasure_leaves_the_asv_eer(simulated: dict[str, np.ndarray]) -> None:
+    asv, labels = simulated["asv"], simulated["labels"]
+    found = t_eer(asv, (labels != 0).astype(float), labels)
+    asv_eer = eer(asv[labels == 1], asv[labels == 2], convention="interpolated").value
+    assert found.exists
+    assert found.value == pytest.approx(asv_eer, abs=1e-12)
+
+
+def test_asv_that_rejects_spoofs_has_no_concurrent_point(rng: np.random.Generator) -> None:
+    labels = np.repeat([0, 1, 2], 500)
+    asv = np.where(labels == 1, 2.0, np.where(labels == 2, 0.0, -4.0)) + rng.normal(size=1500)
+    cm = np.where(labels == 0, -1.0, 1.0) + rng.normal(size=1500)
+    found = t_eer(asv, cm, labels)
+    assert not found.exists
+    assert math.isnan(found.value)
+    assert 0 < found.closest < 0.5
+    assert found.residual > 0
+    reference = t_eer(asv, cm, labels, rule="reference")
+    assert not reference.exists
+    assert math.isfinite(reference.value)
+    assert (reference.closest, reference.residual) == (found.closest, found.residual)
+
+
+def test_path_that_ends_on_a_cm_step_has_no_point_there() -> None:
+    """The end of the path and a step of the CM fall together but for rounding."""
+    asv = np.array([0.5, -0.5, 0.0, 0.5, 0.5, -0.5, 0.5, 0.5, -0.5, -0.5, 0.0, 0.0])
+    cm = np.array([-0.4, -0.1, -0.2, 0.8, 2.4, 1.0, 0.2, -2.3, 2.1, -0.6, 0.0, 0.5])
+    labels = np.array([2, 1, 2, 0, 1, 2, 0, 0, 2, 0, 1, 0])
+    assert concurrent_values(asv, cm, labels) == []
+    assert not t_eer(asv, cm, labels).exists
+
+
+def test_perfect_tandem_has_rate_zero() -> None:
+    found = t_eer([3.0, 1.0, 3.0], [1.0, 1.0, 0.0], [1, 2, 0])
+    assert found == (0.0, 1.0, 0.0, 0.0, True, 0.0)
+    perfect_asv = t_eer([1.5, 3.0, 0.5, 0.5, 0.5], [-0.5, 0.0, -2.0, -2.0, -0.5], [1, 1, 0, 2, 2])
+    assert perfect_asv.value == 0
+
+
+def test_wrong_rule_and_rho_are_named() -> None:
+    case = ([3.0, 1.0, 3.0], [1.0, 1.0, 0.0], [1, 2, 0])
+    with pytest.raises(ValueError, match="unknown rule 'mean'"):
+        t_eer(*case, rule="mean")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"rho must lie in \[0, 1\], got 1.5"):
+        t_eer_path(*case, 1.5)

@@ -1,0 +1,163 @@
+"""Folders of results, the page made from them, and a real browser to open it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightning_sasv.cli import main
+from lightning_sasv.decisions import CostModel, simulate
+from lightning_sasv.fitted import save_system
+from lightning_sasv.fusion import fit_systems, fuse_systems
+from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.report.metrics_file import write_metrics
+from lightning_sasv.report.results_folder import Results, read_results
+from lightning_sasv.scores import write_scores
+from lightning_sasv.trials import Scores
+
+BROWSER = ("chromium", "chromium-driver")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1280,900",
+)
+
+
+def drawn(trials: int, seed: int, attacks: tuple[str, ...] = ("A01", "A02", "A03")) -> Scores:
+    """Simulated trials of unequal classes."""
+    priors = CostModel(p_target=0.25, p_nontarget=0.35, p_spoof=0.4)
+    found = simulate(trials, priors, seed=seed)
+    label = found.labels.numpy()
+    attack = np.where(label == 0, np.array(attacks)[np.arange(trials) % len(attacks)], "-")
+    return Scores(
+        found.asv.numpy() / 5,
+        2 * found.cm.numpy() + 1,
+        label,
+        speaker=np.array([f"spk{k % 7}" for k in range(trials)]),
+        utterance=np.array([f"utt{k}" for k in range(trials)]),
+        attack=attack,
+    )
+
+
+def write_folder(
+    folder: Path,
+    systems: tuple[str, ...] = ("B1", "L2c", "L3c"),
+    corpus: str = "somewhere",
+    rename: Callable[[str], str] = str,
+    attacks: tuple[str, ...] = ("A01", "A02", "A03"),
+    **about: Any,
+) -> Path:
+    """A small folder of results, as the training and fusion commands write it."""
+    sets = {"dev": drawn(900, 1, attacks), "eval": drawn(1500, 2, attacks)}
+    fitted = fit_systems(sets["dev"].asv, sets["dev"].cm, sets["dev"].label, systems)
+    metrics: dict[str, dict[str, Any]] = {
+        rename(name): {"corpus": corpus, "fitted": {}} | about for name in fitted
+    }
+    for split, scores in sets.items():
+        fused = fuse_systems(fitted, scores.asv, scores.cm)
+        for name, value in fused.items():
+            metrics[rename(name)][split] = all_metrics(*value, scores.label)
+        extra = {f"sasv_{rename(name)}": value.sasv.numpy() for name, value in fused.items()}
+        write_scores(folder / "scores" / f"{split}.csv", Scores(**vars(scores) | {"extra": extra}))
+    for name, system in fitted.items():
+        save_system(folder / "fitted" / f"{rename(name)}.safetensors", system, {"corpus": corpus})
+    write_metrics(folder / "metrics.json", metrics)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("small") / "run")
+
+
+@pytest.fixture(scope="session")
+def small(small_folder: Path) -> Results:
+    return read_results(small_folder)
+
+
+@pytest.fixture(scope="session")
+def real_folder(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every system on the real scores, by the command that users type."""
+    data, out = shared / "data" / "sasv2022", tmp_path_factory.mktemp("real") / "fused"
+    files = ["--dev", str(data / "dev_scores.csv"), "--eval", str(data / "eval_scores.csv")]
+    main(["fuse", *files, "--out", str(out), "--name", "SASV 2022"])
+    return out
+
+
+@pytest.fixture(scope="session")
+def real(real_folder: Path) -> Results:
+    return read_results(real_folder)
+
+
+@pytest.fixture(scope="session")
+def real_page(real_folder: Path) -> Path:
+    """The page of the real scores, by the command that users type."""
+    main(["report", str(real_folder)])
+    return real_folder / "report.html"
+
+
+def _missing(reason: str) -> None:
+    """Skip, but never in CI: there the browser is part of the test."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> tuple[str, str]:
+    """Paths of the browser and its driver, Debian's packages installed if they are missing."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        if not shutil.which("apt-get"):
+            _missing("no chromium and no apt-get to install it with")
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update"], ["install", "-y", "--no-install-recommends", *BROWSER]):
+            done = subprocess.run(
+                ["apt-get", "-q", *command], env=environment, capture_output=True, text=True
+            )
+            if done.returncode:
+                _missing(f"apt-get {command[0]} failed: {done.stderr.strip()[-300:]}")
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        _missing("chromium or chromedriver is not on the path after their installation")
+    return str(browser), str(driver)
+
+
+@pytest.fixture(scope="session")
+def driver(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A headless browser with an empty profile that records its console and its requests."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium[0]
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, Service(chromium[1]))
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(driver: Any) -> Any:
+    """The browser with an empty page, no emulation and empty records."""
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    driver.get("about:blank")
+    for kind in ("browser", "performance"):
+        driver.get_log(kind)
+    return driver

@@ -1,0 +1,318 @@
+"""The page as text, the folder it is made of, the figures, and the command."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightning_sasv.cli import main
+from lightning_sasv.errors import InputError
+from lightning_sasv.report import html as page_module
+from lightning_sasv.report import page_data as data_module
+from lightning_sasv.report.figures import DRAWINGS, FORMATS, require_matplotlib, write_figures
+from lightning_sasv.report.html import as_json, render_page
+from lightning_sasv.report.html_tables import markdown_table
+from lightning_sasv.report.page_data import page_data
+from lightning_sasv.report.results_folder import Results, read_results
+from lightning_sasv.scores import read_scores, write_scores
+from lightning_sasv.trials import Scores
+from tests.report.conftest import write_folder
+
+EVIL = '<script>alert("1")</script>'
+
+
+class Tags(HTMLParser):
+    """Elements with their attributes, and the text outside of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data: str) -> None:
+        if self._inside not in ("script", "style"):
+            self.text += data
+
+
+def embedded(page: str) -> dict[str, object]:
+    found = re.search(r'id="report-data">(.*?)</script>', page, re.S)
+    assert found
+    return json.loads(found.group(1))
+
+
+def test_the_page_refers_to_nothing_outside(small: Results) -> None:
+    page = render_page(small)
+    for tag, attributes in Tags(page).found:
+        for name in ("src", "href", "data", "action", "srcset", "poster"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, name, value)
+    assert not re.search(r"@import|url\((?!#|')", page)
+    metas = [a for t, a in Tags(page).found if t == "meta" and "http-equiv" in a]
+    assert "default-src 'none'" in str(metas[0]["content"])
+    assert "unsafe-eval" not in str(metas[0]["content"])
+
+
+def test_table_and_data_hold_the_metrics(small: Results) -> None:
+    page = render_page(small)
+    for name, entry in small.metrics.items():
+        row = re.search(rf'<tr data-system="{name}">(.*?)</tr>', page)
+        assert row
+        assert f"{100 * entry['eval']['sasv_eer']:.2f}" in row.group(1)
+        assert f"{entry['eval']['cllr_calib']:.3f}" in row.group(1)
+    data = embedded(page)
+    systems = {s["name"]: s for s in data["systems"]}  # type: ignore[attr-defined]
+    assert systems.keys() == small.fused.keys()
+    for name, system in systems.items():
+        assert system["det"]["sasv"]["eer"] == small.metrics[name]["eval"]["sasv_eer"]
+        assert system["dcf"]["presets"]["a-dcf1"]["min"] == pytest.approx(
+            small.metrics[name]["eval"]["min_a_dcf"], rel=1e-12
+        )
+
+
+def test_embedded_trials_are_all_trials_in_single_precision(small: Results) -> None:
+    data = page_data(small)
+    assert data["trials"]["complete"]
+    assert data["trials"]["sizes"] == data["sizes"]
+    order = np.concatenate([np.flatnonzero(small.scores.label == code) for code in (1, 2, 0)])
+    for name, system in small.systems.items():
+        pair = next(p for p in data["pairs"] if name in p["systems"])
+        packed = base64.b64decode(data["trials"]["bases"][pair["base"]])
+        base = np.frombuffer(packed, "<f4").reshape(2, -1).astype(np.float64)
+        rows = np.array(pair["affine"])
+        fused = system(small.scores.asv, small.scores.cm)
+        wanted = np.stack([fused.asv_llr.numpy(), fused.cm_llr.numpy()])[:, order]
+        np.testing.assert_allclose(rows[:, :2] @ base + rows[:, 2:], wanted, rtol=1e-6, atol=1e-5)
+
+
+def test_too_many_trials_are_sampled_and_the_page_says_so(
+    small: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_module, "EMBEDDED", 1200)
+    page = render_page(small)
+    data = embedded(page)
+    count = sum(data["trials"]["sizes"])  # type: ignore[index]
+    assert count == 1200 // 2  # two base pairs
+    assert f"a sample of {count:,} of the 1,500 trials" in page
+
+
+def test_every_name_from_a_file_is_escaped(tmp_path: Path) -> None:
+    folder = write_folder(
+        tmp_path / "<i>run", ("L3c",), EVIL, lambda _: "<script>x", (EVIL, "A02"), seed=EVIL
+    )
+    (folder / "table.md").write_text(f"# {EVIL}\n\n| {EVIL} | b |\n|---|---|\n| 1 | {EVIL} |\n")
+    page = render_page(read_results(folder))
+    assert [tag for tag, _ in Tags(page).found].count("script") == 2
+    assert page.count(EVIL) == 0
+    assert not re.search(r"<(i|script)>(run|x)", page)
+    text = Tags(page).text
+    assert EVIL in text
+    assert "<script>x" in text
+    assert "<i>run" in text
+
+
+def test_the_twin_is_called_simulated(tmp_path: Path) -> None:
+    twin = render_page(read_results(write_folder(tmp_path / "a", ("L3c",), "twin", seed=1986)))
+    assert "corpus: twin (simulated)" in twin
+    assert "Simulated data." in twin
+    assert "training seed 1986" in twin
+    other = render_page(read_results(write_folder(tmp_path / "b", ("L3c",), "mine")))
+    assert "corpus: mine" in other
+    assert "imulated data." not in other
+
+
+def test_a_parent_of_seeds_shows_the_first_and_the_table(tmp_path: Path) -> None:
+    for seed in (10, 9):
+        write_folder(tmp_path / f"seed{seed}", ("L3c",), seed=seed)
+    (tmp_path / "table.md").write_text("| system | SASV-EER % |\n|---|---|\n| L3c | 1.43±0.02 |\n")
+    results = read_results(tmp_path)
+    assert results.source.name == "seed9"
+    page = render_page(results)
+    assert "those of seed9, one of 2 seeds" in page
+    assert "<td>1.43±0.02</td>" in page
+
+
+def test_without_fitted_systems_the_rest_is_shown(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run", ("B1", "L3c"))
+    for path in (folder / "fitted").iterdir():
+        path.unlink()
+    (folder / "metrics.json").unlink()
+    results = read_results(folder)
+    page = render_page(results)
+    assert "No fitted systems" in page
+    assert 'id="whatif"' not in page
+    assert 'id="det"' in page
+    assert "not named in metrics.json" in page
+    data = embedded(page)
+    eer = data["systems"][1]["det"]["sasv"]["eer"]  # type: ignore[index]
+    assert f"{100 * eer:.2f}" in page
+
+
+def test_dev_is_shown_where_there_is_no_eval(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run", ("L3c",))
+    (folder / "scores" / "eval.csv").unlink()
+    results = read_results(folder)
+    assert results.split == "dev"
+    assert "dev set" in render_page(results)
+
+
+def test_scores_without_attacks_and_names_are_enough(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run", ("L3c",))
+    for split in ("dev", "eval"):
+        path = folder / "scores" / f"{split}.csv"
+        scores = read_scores(path)
+        write_scores(path, Scores(scores.asv, scores.cm, scores.label, extra=scores.extra))
+    page = render_page(read_results(folder))
+    assert 'id="dist-attack"' not in page
+    assert "SPF-EER of each attack" not in page
+
+
+def test_systems_of_another_run_are_noticed(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run", ("L3c",))
+    path = folder / "scores" / "eval.csv"
+    scores = read_scores(path)
+    scores.extra["sasv_L3c"] = scores.extra["sasv_L3c"] + 1
+    write_scores(path, scores)
+    assert "does not give the scores of eval.csv" in " ".join(read_results(folder).notes)
+
+
+def test_missing_things_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no folder"):
+        read_results(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"scores/eval\.csv"):
+        read_results(tmp_path)
+    folder = write_folder(tmp_path / "run", ("L3c",))
+    path = folder / "scores" / "eval.csv"
+    scores = read_scores(path)
+    keep = scores.label != 0
+    columns = {k: v[keep] for k, v in scores.columns().items() if k not in scores.extra}
+    extra = {k: v[keep] for k, v in scores.extra.items()}
+    write_scores(path, Scores(**columns, extra=extra))
+    with pytest.raises(InputError, match="no spoof trial"):
+        read_results(folder)
+    for fitted in (folder / "fitted").iterdir():
+        fitted.unlink()
+    write_scores(path, Scores(scores.asv, scores.cm, scores.label))
+    with pytest.raises(InputError, match="lightning fuse"):
+        read_results(folder)
+
+
+def test_json_cannot_end_its_script_element() -> None:
+    text = as_json({"a": "</script><!--", "b": [float("nan"), float("inf"), 1.5]})
+    assert "<" not in text
+    assert json.loads(text) == {"a": "</script><!--", "b": [None, None, 1.5]}
+
+
+def test_markdown_beside_tables_becomes_text() -> None:
+    shown = markdown_table("# Title\n\n| a | b |\n|---|:-:|\n| 1 | <b> |\n\n- note & more\n")
+    assert "<th>a</th><th>b</th>" in shown
+    assert "<td>1</td><td>&lt;b&gt;</td>" in shown
+    assert "Title" in shown
+    assert "note &amp; more" in shown
+
+
+def test_the_command_writes_page_and_figures(
+    small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, figures = tmp_path / "deep" / "page.html", tmp_path / "figures"
+    main(["report", str(small_folder), "--out", str(page), "--figures", str(figures)])
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "somewhere" in said
+    wanted = {f"{name}.{suffix}" for name in DRAWINGS for suffix in FORMATS}
+    assert {path.name for path in figures.iterdir()} == wanted
+    heads = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+    for path in figures.iterdir():
+        assert path.read_bytes().startswith(heads[path.suffix[1:]])
+    assert "somewhere" in (figures / "det.svg").read_text()
+
+
+def test_figures_without_fitted_systems_leave_planes_out(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run", ("B1",))
+    for path in (folder / "fitted").iterdir():
+        path.unlink()
+    names = {path.stem for path in write_figures(tmp_path / "figures", read_results(folder))}
+    assert names == DRAWINGS.keys() - {"planes", "boundaries"}
+
+
+def test_without_matplotlib_figures_are_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"lightning-sasv\[report\]"):
+        require_matplotlib()
+    with pytest.raises(SystemExit) as raised:
+        main(["report", str(tmp_path / "nowhere"), "--figures", str(tmp_path / "f")])
+    assert raised.value.code == 2
+
+
+def test_the_page_needs_neither_matplotlib_nor_lightning(
+    small_folder: Path, tmp_path: Path
+) -> None:
+    script = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from lightning_sasv.cli import main\n"
+        f"main(['report', {str(small_folder)!r}, '--out', {str(tmp_path / 'p.html')!r}])\n"
+        "assert not {'pytorch_lightning', 'wandb', 'torchmetrics'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert (tmp_path / "p.html").stat().st_size > 10_000
+
+
+def test_a_failed_page_leaves_the_old_one(
+    small_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    monkeypatch.setattr(page_module, "page_data", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["report", str(small_folder), "--out", str(page)])
+    assert page.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [page]
+
+
+def test_every_part_of_the_page_is_in_the_package() -> None:
+    folder = Path(page_module.__file__).parent / "page"
+    parts = {f"{name}.js" for name in page_module.SCRIPTS}
+    assert {p.name for p in folder.iterdir()} == parts | {
+        "template.html",
+        "whatif.html",
+        "style.css",
+    }
+    for path in folder.glob("*.js"):
+        assert "</script" not in path.read_text()
+        assert not re.search(
+            r"\b(eval|fetch|XMLHttpRequest|importScripts|innerHTML)\b", path.read_text()
+        )
+
+
+@pytest.mark.slow
+def test_golden_values_are_on_the_page(real_page: Path, shared: Path) -> None:
+    golden = json.loads((shared / "golden" / "systems.json").read_text())
+    page = real_page.read_text()
+    found = {s["name"]: s for s in embedded(page)["systems"]}  # type: ignore[attr-defined]
+    assert found.keys() >= golden["systems"].keys()
+    for name, wanted in golden["systems"].items():
+        for task in ("sasv", "sv", "spf"):
+            rate = 100 * found[name]["det"][task]["eer"]
+            assert rate == pytest.approx(wanted["eval"][f"{task}_eer"], abs=1e-6)
+        costs = found[name]["dcf"]["presets"]["a-dcf1"]
+        assert costs["min"] == pytest.approx(wanted["eval"]["min_adcf_default"], abs=1e-6)
+        row = re.search(rf'<tr data-system="{name}">(.*?)</tr>', page)
+        assert row
+        assert f"{wanted['eval']['sasv_eer']:.2f}" in row.group(1)
+        assert f"{wanted['eval']['cllr_min']:.3f}" in row.group(1)
+    assert "corpus: SASV 2022" in page

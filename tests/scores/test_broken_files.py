@@ -1,0 +1,185 @@
+"""Files that are wrong: the message names file, line and remedy; garbage never becomes data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.scores import LAYOUTS, read_scores, read_table, write_scores
+from lightning_sasv.scores.corpora import KNOWN, check_complete
+from tests.scores.samples import LINES, toy_scores, write
+
+GOOD = LINES["csv"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD.replace("0.5,", "nan,"), "line 3, column asv_score: 'nan'.* score the trial again"),
+        (GOOD.replace("0.5,", "inf,"), "line 3, column asv_score: 'inf' is not a finite number"),
+        (GOOD.replace("0.5,", "0,5,"), "line 3: 7 columns where 6 .* need a decimal point"),
+        (GOOD.replace("0.5,", '"0,5",'), "line 3, column asv_score: '0,5'.* decimal point: 0.5"),
+        (GOOD.replace("0.5,", ","), "line 3, column asv_score: '' is not a finite number"),
+        (GOOD.replace("0.5,", "half,"), "line 3, column asv_score: 'half' is not a finite"),
+        (GOOD.replace("0.5,", "1_0,"), "line 3, column asv_score: '1_0' is not a finite"),
+        (GOOD.replace("0.5,", ""), "line 3: 5 columns where 6 are expected .* mend or remove"),
+        (GOOD.replace("\n", "\r\n"), "line 1: Windows line ends .* lightning convert"),
+        (GOOD.replace("-3.25\n", "-3.25\r\n"), "line 3: Windows line ends"),
+        ("\ufeff" + GOOD, "line 1: .* byte-order mark; .* lightning convert"),
+        (GOOD + GOOD.splitlines()[1] + "\n", "line 4: the trial of line 2 stands again; 1 .* rem"),
+        (GOOD.replace("spoof", "fake"), "line 3: unknown label 'fake'; csv has target, nontarget"),
+        (GOOD.replace("spoof", "1"), "line 3: unknown label '1'"),
+        (GOOD.replace("spoof", "bonafide"), "line 3: label 'bonafide' beside 'target'"),
+        (GOOD.replace("cm_score", "asv_score"), "line 1: column 'asv_score' stands twice"),
+        (GOOD.replace(",", ";"), "line 1: columns are separated by semicolons"),
+        (GOOD.splitlines()[0] + "\n", "line 1: the file has no trials"),
+        ("", "line 1: the file is empty"),
+        ("\n \n", "line 1: the file has no trials"),
+        ("one\ntwo\n", "line 1: cannot tell the format of 1 columns like 'one'; name it with --f"),
+        ("a b c d e f g\n", "line 1: cannot tell the format of 7 columns"),
+        (GOOD.replace("LA_E_2", '"LA_E_2'), "line 3: 2 columns where 6 are expected"),
+    ],
+)
+def test_message_names_file_line_and_remedy(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"scores\.csv, {message}"):
+        read_table(write(tmp_path / "scores.csv", text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LINES["sasv2022"].replace("-1.5", "-1,5"), "line 2, column score: '-1,5'.* point: -1.5"),
+        (LINES["sasv2022"].replace("-1.5", "NaN"), "line 2, column sasv_score: '(?i:nan)'"),
+        (LINES["sasv2022"].replace("A07 ", ""), "line 2: 4 columns where 5 are expected"),
+        (LINES["sasv2022"].replace("8147881", "8147880"), "line 2: the trial of line 1 stands ag"),
+        (LINES["asvspoof2019-cm"].replace("5849185", "2834763"), "line 2: the trial of line 1"),
+        (LINES["asvspoof5-t1"].replace("E_000002", "E_000001"), "line 3: the trial of line 2"),
+        (LINES["asvspoof5-fusion"].replace(",2\n", ",3\n"), "line 3: unknown label '3'; asvspoof5"),
+    ],
+)
+def test_other_layouts_name_the_line_too(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"scores\.txt, {message}"):
+        read_table(write(tmp_path / "scores.txt", text))
+
+
+def test_line_is_right_in_spite_of_blank_lines(tmp_path: Path) -> None:
+    text = "\n\n" + GOOD.replace("\n", "\n\n").replace("0.5,", "x,")
+    with pytest.raises(InputError, match=r"line 7, column asv_score: 'x'"):
+        read_table(write(tmp_path / "a.csv", text))
+    with pytest.raises(InputError, match=r"line 6: the trial of line 2"):
+        read_table(write(tmp_path / "a.csv", GOOD + "\n\n" + GOOD.splitlines()[1] + "\n"))
+
+
+def test_named_layout_is_held_to(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", LINES["asvspoof5-t1"])
+    with pytest.raises(InputError, match=r"a.tsv, line 1: no column 'spk' .*filename, cm-score"):
+        read_table(path, "asvspoof5-t2")
+    with pytest.raises(InputError, match=r"a.tsv, line 1: 2 columns where 5"):
+        read_table(path, "sasv2022")
+    with pytest.raises(InputError, match=r"not a readable Parquet file"):
+        read_table(path, "parquet")
+    wide = write(tmp_path / "b.tsv", LINES["asvspoof5-t1"].replace("\tcm-score", "\tcm-score\tx"))
+    with pytest.raises(InputError, match=r"b.tsv, line 1: unknown column 'x'"):
+        read_table(wide)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read .*nothing: No such file"):
+        read_table(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"give a file"):
+        read_table(tmp_path)
+    (tmp_path / "latin").write_bytes(GOOD.encode() + b"\xe9,u,-,target,1,2\n")
+    with pytest.raises(InputError, match=r"latin, line 4: not UTF-8 text; save the file as UTF-8"):
+        read_table(tmp_path / "latin")
+
+
+def test_infinite_fused_scores_are_scores(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path / "a", LINES["sasv2022"].replace("-1.5", "-inf")))
+    assert table.frame["sasv_score"].to_list() == [0.97, float("-inf")]
+
+
+def test_read_scores_needs_both_scores_and_labels(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a.csv, line 1: no column 'cm_score' \(read as csv"):
+        read_scores(write(tmp_path / "a.csv", "label,asv_score\ntarget,1\n"))
+    with pytest.raises(InputError, match=r"no column 'label'"):
+        read_scores(write(tmp_path / "a.csv", "cm_score,asv_score\n1,1\n"))
+
+
+def test_repetitions_are_counted_and_the_first_ten_listed(tmp_path: Path) -> None:
+    write_scores(tmp_path / "a.csv", toy_scores(60))
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    path = write(tmp_path / "b.csv", "\n".join([*lines, *lines[1:21]]) + "\n")
+    with pytest.raises(InputError, match=r"line 62: the trial of line 2 stands again; 20 rep") as e:
+        read_table(path)
+    assert len(re.findall(r"S\d U\d{5}", str(e.value))) == 10
+
+
+def test_nearly_complete_corpora_are_noticed(shared: Path, tmp_path: Path) -> None:
+    for corpus, split in zip(KNOWN, ("dev", "eval"), strict=True):
+        path = shared / "data" / "sasv2022" / f"{split}_scores.csv"
+        check_complete(read_table(path))
+        lines = path.read_text().splitlines(keepends=True)
+        kept = [lines[0], *(line for n, line in enumerate(lines[1:]) if n % 100)]
+        short = read_table(write(tmp_path / "short.csv", "".join(kept)))
+        missing = len(lines) - len(kept)
+        said = rf"line {len(kept)}: {missing:,} trials of {corpus.name} are .* --allow-missing"
+        with pytest.raises(InputError, match=said):
+            check_complete(short)
+        check_complete(read_table(write(tmp_path / "few.csv", "".join(lines[:500]))))
+
+
+GARBAGE = st.one_of(
+    st.text(max_size=200),
+    st.binary(max_size=200),
+    st.lists(
+        st.lists(
+            st.sampled_from(
+                ["target", "spoof", "bonafide", "-", "1", "0", "0.5", "nan", "x", "", '"', "1,5",
+                 "label", "asv_score", "cm_score", "score", "speaker", "utterance", "filename",
+                 "cm-score", "é", "\ufeff", "\r", "1e999", "\x00", "A07"]
+            ),
+            max_size=6,
+        ),
+        max_size=5,
+    ).flatmap(
+        lambda rows: st.sampled_from([" ", ",", "\t"]).map(
+            lambda separator: "\n".join(separator.join(row) for row in rows)
+        )
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [None, *LAYOUTS])
+@pytest.mark.parametrize("start", [False, True])
+def test_garbage_is_refused_or_read_as_valid_data(
+    name: str | None, start: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("garbage") / "file"
+    good = LINES.get(name or "csv", "").encode() if start else b""
+
+    @given(GARBAGE, st.booleans())
+    @settings(max_examples=40, deadline=None)
+    def read(content: str | bytes, mend: bool) -> None:
+        path.write_bytes(good + (content if isinstance(content, bytes) else content.encode()))
+        table, said = None, ""
+        try:
+            table = read_table(path, name, mend=mend)
+        except InputError as error:
+            said = str(error)
+        if table is None:
+            assert str(path) in said
+            return
+        assert len(table) > 0
+        assert not any(table.frame.null_count().row(0))
+        for column in table.score_columns:
+            assert not table.frame[column].is_nan().any()
+        if table.ids:
+            assert not table.frame.select(table.ids).is_duplicated().any()
+        table.where(len(table) - 1)
+
+    read()

@@ -1,0 +1,171 @@
+"""Scores and keys are joined by trial id, and nothing is lost without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.scores import join as join_module
+from lightning_sasv.scores import read_table, write_table
+from lightning_sasv.scores.join import join_key
+from lightning_sasv.scores.sources import read_key, read_source
+from lightning_sasv.scores.table import ScoreTable, from_scores
+from tests.scores.samples import LINES, toy_scores, write
+
+
+@pytest.fixture
+def key() -> ScoreTable:
+    table = from_scores(toy_scores(300), Path("key.csv"))
+    return read_back(table).without_scores()
+
+
+def read_back(table: ScoreTable) -> ScoreTable:
+    import polars as pl
+
+    from lightning_sasv.scores.layouts import LABELS
+
+    frame = table.frame.with_columns(pl.col("label").cast(pl.Enum(LABELS)))
+    return ScoreTable(frame, table.path, line=lambda row: row + 2)
+
+
+def scores_of(key: ScoreTable, rows: np.ndarray) -> ScoreTable:
+    """Scores that tell which row of the key they belong to."""
+    import polars as pl
+
+    frame = key.frame.select("speaker", "utterance").with_columns(
+        pl.int_range(pl.len()).cast(pl.Float64).alias("sasv_score")
+    )
+    return ScoreTable(frame[rows], Path("scores.txt"), line=lambda row: row + 1)
+
+
+def test_order_of_rows_does_not_matter(key: ScoreTable) -> None:
+    order = np.random.default_rng(1).permutation(len(key))
+    joined = join_key(scores_of(key, order), key)
+    assert joined.table.frame["sasv_score"].to_list() == list(range(len(key)))
+    assert joined.table.frame["label"].to_list() == key.frame["label"].to_list()
+    assert (joined.missing, joined.extra, joined.notes) == (0, 0, ())
+    assert joined.table.where(0) == f"scores.txt, line {int(np.argmin(order)) + 1}"
+
+
+def test_missing_trials_are_counted_listed_and_only_left_out_on_demand(key: ScoreTable) -> None:
+    scores = scores_of(key, np.arange(15, len(key)))
+    said = r"scores.txt: no score for 15 of 300 .*key.csv, line 2 .*; .* pass --allow-missing"
+    with pytest.raises(InputError, match=said) as error:
+        join_key(scores, key)
+    assert str(error.value).count(" U0") == 10
+    joined = join_key(scores, key, allow_missing=True)
+    assert joined.missing == 15
+    assert joined.rows.tolist() == list(range(15, 300))
+    assert joined.table.frame["sasv_score"].to_list() == list(range(15, 300))
+    assert "15 of 300 trials of the key are left out" in joined.notes[0]
+
+
+def test_extra_trials_are_counted_and_listed(key: ScoreTable) -> None:
+    scores = scores_of(key, np.arange(len(key)))
+    joined = join_key(scores, key.take(np.arange(280)))
+    assert joined.extra == 20
+    assert joined.notes[0].startswith("scores.txt: 20 of 300 scores belong to no trial of the key")
+    assert joined.notes[0].count(" U0") == 10
+
+
+def test_files_without_a_common_trial(key: ScoreTable) -> None:
+    with pytest.raises(InputError, match=r"share no trial .*give the right key"):
+        join_key(scores_of(key, np.arange(10)), key.take(np.arange(20, 40)), allow_missing=True)
+
+
+def test_file_endings_in_the_way_are_named(tmp_path: Path) -> None:
+    scores = read_table(write(tmp_path / "s.txt", "u1.flac 1.5\nu2.flac 0.5\n"))
+    key = read_table(write(tmp_path / "k.txt", "a u1 bonafide target\na u2 A07 spoof\n"))
+    with pytest.raises(InputError, match=r"take the file endings off"):
+        join_key(scores, key)
+
+
+def test_hashes_that_collide_change_nothing(
+    key: ScoreTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = np.random.default_rng(2).permutation(len(key))[:200]
+    wanted = join_key(scores_of(key, order), key, allow_missing=True)
+
+    def few(table: ScoreTable, ids: object) -> np.ndarray:
+        return table.frame["utterance"].str.slice(4).cast(int).to_numpy().astype(np.uint64)
+
+    monkeypatch.setattr(join_module, "id_hashes", few)
+    found = join_key(scores_of(key, order), key, allow_missing=True)
+    assert found.table.frame.equals(wanted.table.frame)
+    monkeypatch.setattr(
+        join_module, "id_hashes", lambda table, ids: np.arange(len(table), dtype=np.uint64)
+    )
+    found = join_key(scores_of(key, order), key, allow_missing=True)
+    assert found.table.frame.equals(wanted.table.frame)
+
+
+def test_scores_of_utterances_count_for_every_trial(tmp_path: Path) -> None:
+    key = "a u1 bonafide target\nb u1 bonafide nontarget\na u2 A07 spoof\n"
+    cm = "u2 -1.5\nu1 2.5\n"
+    joined = join_key(
+        read_table(write(tmp_path / "cm.txt", cm)), read_table(write(tmp_path / "key.txt", key))
+    )
+    assert joined.table.frame["cm_score"].to_list() == [2.5, 2.5, -1.5]
+
+
+def test_scores_of_trials_do_not_fit_a_key_of_utterances(tmp_path: Path) -> None:
+    key = read_table(write(tmp_path / "key.txt", "s u1 - - bonafide\ns u2 - A07 spoof\n"))
+    scores = read_table(write(tmp_path / "s.txt", "a u1 1\nb u1 2\na u2 3\n"))
+    with pytest.raises(InputError, match=r"s.txt, line 1: the scores are of trials.*\(u1\)"):
+        join_key(scores, key)
+
+
+def test_labels_of_the_scores_must_not_contradict_the_key(key: ScoreTable, tmp_path: Path) -> None:
+    table = read_back(from_scores(toy_scores(300), Path("scores.csv")))
+    assert len(join_key(table, key).table) == 300
+    write_table(tmp_path / "scores.csv", table)
+    text = (tmp_path / "scores.csv").read_text().splitlines()
+    text[5] = (
+        text[5].replace("nontarget", "x").replace("target", "nontarget").replace("x", "target")
+    )
+    text[5] = text[5].replace("spoof", "target")
+    wrong = read_table(write(tmp_path / "scores.csv", "\n".join(text)))
+    with pytest.raises(InputError, match=r"scores.csv, line 6: label .* where the key says"):
+        join_key(wrong, key)
+
+
+def test_without_ids_rows_are_taken_in_order_and_said_so(tmp_path: Path) -> None:
+    scores = read_table(write(tmp_path / "a.csv", LINES["asvspoof5-fusion"]))
+    key = "a u1 bonafide target\nb u1 bonafide nontarget\na u2 A07 spoof\n"
+    joined = join_key(scores, read_table(write(tmp_path / "key.txt", key)))
+    assert joined.table.frame["speaker"].to_list() == ["a", "b", "a"]
+    assert "no trial ids to join by" in joined.notes[0]
+    short = read_table(write(tmp_path / "short.txt", key.splitlines()[0] + "\n"))
+    with pytest.raises(InputError, match=r"a.csv, line 4: 3 rows where .*short.txt has 1"):
+        join_key(scores, short)
+
+
+def test_pair_of_files(tmp_path: Path) -> None:
+    asv = write(tmp_path / "asv.txt", "a u1 0.5\nb u1 0.25\na u2 0.125\n")
+    cm = write(tmp_path / "cm.txt", "u2 -1.5\nu1 2.5\n")
+    key = write(tmp_path / "key.txt", "a u2 A07 spoof\nb u1 bonafide nontarget\na u1 - target\n")
+    labels = read_key(str(key)).table
+    source = read_source(f"{asv},{cm}", labels)
+    assert source.table.frame["asv_score"].to_list() == [0.125, 0.25, 0.5]
+    assert source.table.frame["cm_score"].to_list() == [-1.5, 2.5, 2.5]
+    assert source.table.frame["label"].to_list() == ["spoof", "nontarget", "target"]
+    assert "looks like asvspoof2021-asv" in source.notes[0]
+    with pytest.raises(InputError, match=r"asv.txt, line 1: asv_score is in .* already"):
+        read_source(f"{asv},{asv}")
+    both = read_source(f"asv={asv},cm={asv}")
+    assert both.table.frame["asv_score"].equals(both.table.frame["cm_score"])
+    odd = write(tmp_path / "asv=odd,cm=x.txt", "u2 -1.5\nu1 2.5\n")
+    assert len(read_source(str(odd)).table) == 2
+
+
+def test_missing_score_of_a_pair(tmp_path: Path) -> None:
+    asv = write(tmp_path / "asv.txt", "a u1 0.5\nb u1 0.25\na u2 0.125\n")
+    cm = write(tmp_path / "cm.txt", "u1 2.5\n")
+    with pytest.raises(
+        InputError, match=r"cm.txt: no score for 1 of 3 trials of .*asv.txt, line 3"
+    ):
+        read_source(f"{asv},{cm}")
+    assert len(read_source(f"{asv},{cm}", allow_missing=True).table) == 2

@@ -1,0 +1,31 @@
+"""Every run-time dependency is documented with its licence and its reason."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+
+def test_every_dependency_is_documented(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["audio"], *extras["report"], *extras["slurm"]]
+    names = {re.split(r"[\[<>=~ ]", text)[0].lower() for text in wanted}
+    rows = (repository / "docs" / "dependencies.md").read_text().splitlines()
+    documented = {row.split("|")[1].strip().lower() for row in rows if row.startswith("| ")}
+    assert names <= documented
+    assert documented - names <= {"package"}
+
+
+def test_constraints_pin_every_dependency(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    extras = [text for group in project["optional-dependencies"].values() for text in group]
+    wanted = {
+        re.split(r"[\[<>=~ ]", text)[0].lower().replace("_", "-")
+        for text in [*project["dependencies"], *extras]
+    }
+    lines = (repository / "constraints.txt").read_text().splitlines()
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
+    assert wanted <= pinned
+    assert "torch==2.13.0" in lines
