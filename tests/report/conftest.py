@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -109,30 +112,55 @@ def real_page(real_folder: Path) -> Path:
     return real_folder / "report.html"
 
 
-def _missing(reason: str) -> None:
+def _missing(reason: str) -> NoReturn:
     """Skip, but never in CI: there the browser is part of the test."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def chromium() -> tuple[str, str]:
-    """Paths of the browser and its driver, Debian's packages installed if they are missing."""
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+def _found() -> tuple[str, str] | None:
+    """Paths of the browser and its driver, if both are installed."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    return None if browser is None or driver is None else (browser, driver)
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """One process at a time, among all that use the same name."""
+    with (Path(tempfile.gettempdir()) / name).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, or by a crash
+        yield
+
+
+def installed_browser() -> tuple[str, str] | str:
+    """Browser and driver, Debian's packages installed if they are missing; or why not.
+
+    Parallel test processes come here together: only one may install, the others wait and look
+    again.
+    """
+    with alone(f"lightning-sasv-tests-chromium-{os.getuid()}.lock"):
+        if (found := _found()) is not None:
+            return found
         if not shutil.which("apt-get"):
-            _missing("no chromium and no apt-get to install it with")
+            return "no chromium and no apt-get to install it with"
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         for command in (["update"], ["install", "-y", "--no-install-recommends", *BROWSER]):
             done = subprocess.run(
                 ["apt-get", "-q", *command], env=environment, capture_output=True, text=True
             )
             if done.returncode:
-                _missing(f"apt-get {command[0]} failed: {done.stderr.strip()[-300:]}")
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if browser is None or driver is None:
-        _missing("chromium or chromedriver is not on the path after their installation")
-    return str(browser), str(driver)
+                return f"apt-get {command[0]} failed: {done.stderr.strip()[-300:]}"
+        return _found() or "chromium or chromedriver is not on the path after their installation"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> tuple[str, str]:
+    """Paths of the browser and its driver; where they cannot be had, a skip, in CI a failure."""
+    found = _found() or installed_browser()
+    if isinstance(found, str):
+        _missing(found)
+    return found
 
 
 @pytest.fixture(scope="session")
