@@ -52,12 +52,19 @@ def find_layout(path: Path, source: Path | bytes, name: str | None = None) -> Fo
     if not sample:
         raise InputError(f"{path}, line 1: the file has no trials; write the scores again")
     layout = layout_named(name) if name else _guess(path, source, sample)
-    first = sample[0][1]
-    separator = "\t" if layout.separator == " " and "\t" in first and " " not in first else None
-    separator = separator or layout.separator
+    separator = _separator(layout, sample[0][1])
     if layout.headings:
         return _with_header(path, sample[0], layout, separator, guessed=not name)
     return Found(layout, layout.columns, separator, 0, not name)
+
+
+def _separator(layout: Layout, first: str) -> str:
+    """Blanks and tabs stand for one another where only one kind is in the first line."""
+    if layout.separator == " " and "\t" in first and " " not in first:
+        return "\t"
+    if layout.separator == "\t" and "\t" not in first:
+        return " "
+    return layout.separator
 
 
 def _with_header(
@@ -117,7 +124,8 @@ def _guess(path: Path, source: Path | bytes, sample: Sequence[tuple[int, str]]) 
 def _header_fits(path: Path, line: int, first: str, layout: Layout) -> bool:
     if not layout.headings or layout.name == "csv":
         return False
-    return set(layout.headings) <= {c.strip() for c in _cells(path, line, first, layout.separator)}
+    cells = _cells(path, line, first, _separator(layout, first))
+    return set(layout.headings) <= {cell.strip() for cell in cells}
 
 
 def _fit(layout: Layout, rows: Sequence[Sequence[str]]) -> float:
@@ -132,8 +140,6 @@ def _fit(layout: Layout, rows: Sequence[Sequence[str]]) -> float:
             check, weight = layout.labels.__contains__, 2
         elif name in layout.numbers:
             check, weight = _NUMBER.fullmatch, 1
-        elif name.startswith("_"):
-            check, weight = "-".__eq__, 1
         else:
             continue
         if 2 * sum(bool(check(cell)) for cell in cells) <= len(cells):

@@ -37,7 +37,8 @@ class Layout:
         name: Name on the command line.
         about: What the file is, in a few words.
         columns: Our name of each column in the order of the file. ``score`` is a score whose role
-            is ``role``; a name that begins with ``_`` is a filler, ignored and written as ``-``.
+            is ``role``; a name that begins with ``_`` is a filler: dropped where it is ``-`` in
+            every row, kept without the ``_`` where it is not, and written as ``-`` where absent.
         headings: Header line, the heading of each column; empty for files without one.
         separator: ``" "`` (any white space), a tab or ``","``.
         labels: Words of the label column in the file, and what they mean.
@@ -84,6 +85,7 @@ _COHORT = ("enrol_magnitude_norm", "test_magnitude_norm", "enrol_mean_norm", "te
 _LA = ("speaker", "utterance", "codec", "transmission", "attack", "label", "trim", "subset")
 _PA = ("speaker", "utterance", "R", "M", "d", "r", "m", "s", "c", "label", "trim", "subset")
 _DF = ("speaker", "utterance", "codec", "source", "attack", "label", "trim", "subset", "vocoder")
+_VCC = ("_vcc_task", "_vcc_team", "_vcc_genders", "_vcc_language")
 
 _ALL = (
     Layout("csv", "our table", (), ("label",), ",", _ANY, bonafide_attack="-", open=True,
@@ -115,7 +117,7 @@ _ALL = (
            role="asv"),
     Layout("asvspoof2021-pa-key", "ASVspoof 2021 PA key", _PA),
     Layout("asvspoof2021-df-key", "ASVspoof 2021 DF key",
-           (*_DF, "_1", "_2", "_3", "_4"), labels=_CM),
+           (*_DF, *_VCC), labels=_CM),
     Layout("asvspoof5-t1", "ASVspoof 5 track 1 scores (WeDefense llr.txt)",
            ("utterance", "cm_score"), ("filename", "cm-score"), "\t", aliases=("wedefense",),
            suffix=".tsv"),
@@ -135,12 +137,17 @@ _ALL = (
     Layout("asvspoof5-trials", "ASVspoof 5 trial list, Kaldi trials",
            ("speaker", "utterance", "label"), labels=_TRIAL, aliases=("kaldi-trials",)),
     Layout("asvspoof5-protocol", "ASVspoof 5 train or dev metadata",
-           ("speaker", "utterance", "gender", "codec", "attack", "label"), labels=_CM),
+           ("speaker", "utterance", "_gender", "_codec", "attack", "label"), labels=_CM),
+    Layout("asvspoof5-metadata", "ASVspoof 5 track 1 metadata as released",
+           ("speaker", "utterance", "_gender", "_codec", "_codec_quality", "_codec_seed",
+            "_attack_tag", "attack", "label", "_remark"), labels=_CM),
     Layout("asvspoof5-fusion", "ASVspoof 5 fusion table (no trial ids)",
            ("asv_score", "cm_score", "label"), ("asv_score", "cm_score", "sasv_label"), ",",
            {"1": "target", "2": "nontarget", "0": "spoof"},
            optional={"fused_score": "sasv_score"}, open=True, suffix=".csv"),
     Layout("voxceleb", "VoxCeleb trials", ("label", "speaker", "utterance"), labels=_SAME_SPEAKER),
+    Layout("voxsrc", "VoxSRC scores of VoxCeleb trials", ("score", "speaker", "utterance"),
+           role="asv"),
     Layout("speechbrain", "SpeechBrain verification scores",
            ("speaker", "utterance", "label", "score"), labels=_SAME_SPEAKER, role="asv"),
     Layout("bob4", "bob scores, four columns",
@@ -150,7 +157,7 @@ _ALL = (
     Layout("bob-vuln", "bob vulnerability table",
            ("speaker", "real_speaker", "utterance", "attack", "score"),
            ("bio_ref_subject_id", "probe_subject_id", "probe_key", "probe_attack_type", "score"),
-           ",", role="asv", bonafide_attack="", suffix=".csv"),
+           ",", role="asv", bonafide_attack="", open=True, suffix=".csv"),
 )  # fmt: skip
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in _ALL}

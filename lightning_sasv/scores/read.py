@@ -19,7 +19,7 @@ from lightning_sasv.scores.layouts import (
     is_number,
     layout_named,
 )
-from lightning_sasv.scores.table import ScoreTable, check_duplicates, check_numbers
+from lightning_sasv.scores.table import ScoreTable, check_duplicates, check_numbers, refuse_mixture
 from lightning_sasv.scores.text import load, not_a_number, read_grid
 from lightning_sasv.trials import Scores
 
@@ -120,10 +120,10 @@ def _numbers_where_exact(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _canonical(table: ScoreTable, layout: Layout) -> ScoreTable:
-    """Fillers dropped, labels as an enumeration, one way to write bona fide speech."""
+    """Empty fillers dropped, labels as an enumeration, one way to write bona fide speech."""
     import polars as pl
 
-    frame = table.frame.drop([name for name in table.frame.columns if name.startswith("_")])
+    frame = _without_fillers(table.frame, layout)
     if "attack" in frame.columns:
         bonafide = pl.col("attack").is_in(["bonafide", layout.bonafide_attack])
         attack = pl.when(bonafide).then(pl.lit(BONAFIDE_ATTACK)).otherwise(pl.col("attack"))
@@ -136,6 +136,13 @@ def _canonical(table: ScoreTable, layout: Layout) -> ScoreTable:
     if "track_2_tag" in table:  # the ASVspoof 5 key has rows that are no trials
         table = table.take((frame["track_2_tag"] != "dummy").arg_true().to_numpy())
     return table
+
+
+def _without_fillers(frame: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    """Columns that a layout keeps free: dropped where they are, kept where they say something."""
+    fillers = [name for name in layout.columns if name.startswith("_")]
+    empty = [name for name in fillers if (frame[name] == BONAFIDE_ATTACK).all()]
+    return frame.drop(empty).rename({n: n.removeprefix("_") for n in fillers if n not in empty})
 
 
 def _label_of_speakers(frame: pl.DataFrame, claimed: str) -> pl.Expr:
@@ -163,19 +170,8 @@ def _labels(table: ScoreTable, words: pl.Series, layout: Layout) -> pl.Series:
             f"{table.where(row)}: unknown label {words[row]!r}; {layout.name} has "
             f"{', '.join(meaning)}"
         )
-    _refuse_mixture(table, coded)
+    refuse_mixture(table, coded)
     return coded.rename("label")
-
-
-def _refuse_mixture(table: ScoreTable, labels: pl.Series) -> None:
-    bonafide = labels == "bonafide"
-    verified = (labels == "target") | (labels == "nontarget")
-    if bonafide.any() and verified.any():
-        row = int((bonafide if verified[0] else verified).arg_max() or 0)
-        raise InputError(
-            f"{table.where(row)}: label {labels[row]!r} beside {labels[0]!r}; a file says either "
-            "bonafide/spoof or target/nontarget/spoof"
-        )
 
 
 def _with_role(table: ScoreTable, role: str | None) -> pl.DataFrame:

@@ -162,6 +162,18 @@ def check_numbers(table: ScoreTable) -> None:
             raise InputError(message + (f" ({len(rows)} such rows)" if len(rows) > 1 else ""))
 
 
+def refuse_mixture(table: ScoreTable, labels: pl.Series) -> None:
+    """Raise where some labels say bona fide and others target or nontarget; with the line."""
+    bonafide = labels == "bonafide"
+    verified = (labels == "target") | (labels == "nontarget")
+    if bonafide.any() and verified.any():
+        row = int((bonafide if verified[0] else verified).arg_max() or 0)
+        raise InputError(
+            f"{table.where(row)}: label {labels[row]!r} beside {labels[0]!r}; a file says either "
+            "bonafide/spoof or target/nontarget/spoof"
+        )
+
+
 def id_hashes(table: ScoreTable, ids: Sequence[str]) -> np.ndarray:
     """A 64-bit number for each row that is the same for the same id."""
     return table.frame.select(ids).hash_rows(seed=0).to_numpy()

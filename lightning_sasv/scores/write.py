@@ -124,7 +124,7 @@ def _column(table: ScoreTable, layout: Layout, name: str, column: str | None) ->
     import polars as pl
 
     if name.startswith("_"):
-        return pl.Series([BONAFIDE_ATTACK]).new_from_index(0, len(table))
+        return _filler(table, name.removeprefix("_"))
     if name == "score" or name in ("asv_score", "cm_score", "sasv_score"):
         return _score(table, layout, name, column)
     if name == "label":
@@ -142,6 +142,15 @@ def _column(table: ScoreTable, layout: Layout, name: str, column: str | None) ->
         ).to_series()
     table.need([name], f"format {layout.name} ({layout.describe()})")
     return table.frame[name]
+
+
+def _filler(table: ScoreTable, name: str) -> pl.Series:
+    """What the table has under this name, else ``-``."""
+    import polars as pl
+
+    if name in table:
+        return table.frame[name].cast(pl.String)
+    return pl.Series([BONAFIDE_ATTACK]).new_from_index(0, len(table))
 
 
 def _score(table: ScoreTable, layout: Layout, name: str, column: str | None) -> pl.Series:

@@ -55,10 +55,15 @@ LINES = {
     ),
     "asvspoof5-trials": "D_0461 D_0000000190 target\nD_0461 D_0000000191 spoof\n",
     "asvspoof5-protocol": "T_4850 T_0000000000 F - A05 spoof\nT_4850 T_1 F - bonafide bonafide\n",
+    "asvspoof5-metadata": (
+        "T_4850 T_0000000000 F - - - AC3 A05 spoof -\n"
+        "E_1607 E_0009538969 M C05 2 E_0001573302 - bonafide bonafide -\n"
+    ),
     "asvspoof5-fusion": "asv_score,cm_score,sasv_label\n0.5,1.5,1\n0.25,1.0,2\n0.75,-3.0,0\n",
     "voxceleb": (
         "1 id10270/x/00001.wav id10270/y/00002.wav\n0 id10270/x/00001.wav id10300/y/00003.wav\n"
     ),
+    "voxsrc": "0.7512 id10270/x/00001.wav id10270/y/00002.wav\n-0.05 id1/x.wav id2/y.wav\n",
     "speechbrain": "id1/x.wav id1/y.wav 1 0.750000\nid1/x.wav id2/y.wav 0 -0.050000\n",
     "bob4": "c1 c1 probe_1 1.5\nc1 c2 probe_2 -0.5\n",
     "bob5": "c1 m1 c1 probe_1 1.5\nc1 m1 c2 probe_2 -0.5\n",

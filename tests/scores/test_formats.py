@@ -68,6 +68,10 @@ def test_layout_reads_back_what_it_writes(name: str, tmp_path: Path) -> None:
         ("asvspoof5-fusion", {"label": ["target", "nontarget", "spoof"],
                               "asv_score": [0.5, 0.25, 0.75], "cm_score": [1.5, 1.0, -3.0]}),
         ("voxceleb", {"label": ["target", "nontarget"], "speaker": ["id10270/x/00001.wav"] * 2}),
+        ("voxsrc", {"speaker": ["id10270/x/00001.wav", "id1/x.wav"],
+                    "asv_score": [0.7512, -0.05]}),
+        ("asvspoof5-metadata", {"attack": ["A05", "-"], "attack_tag": ["AC3", "-"],
+                                "codec": ["-", "C05"], "label": ["spoof", "bonafide"]}),
         ("bob4", {"label": ["target", "nontarget"], "asv_score": [1.5, -0.5]}),
         ("bob5", {"label": ["target", "nontarget"], "speaker": ["m1", "m1"]}),
         ("bob-vuln", {"label": ["target", "nontarget", "spoof"], "attack": ["-", "-", "replay"]}),
@@ -79,6 +83,50 @@ def test_columns_mean_what_they_should(
     table = read_table(write(tmp_path / "file", LINES[name]))
     for column, values in expected.items():
         assert table.frame[column].to_list() == values
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kept"),
+    [
+        ("asvspoof2021-df-key",
+         "LA_0023 DF_E_1 nocodec asvspoof A14 spoof notrim progress traditional_vocoder - - - -\n"
+         "TEF2 DF_E_2 low_m4a vcc2020 Task1-team20 spoof notrim eval unknown Task1 team20 FF E\n"
+         "TGF1 DF_E_3 mp3m4a vcc2020 Task2-team12 spoof notrim eval unknown Task2 team12 FF G\n"
+         "LA_0048 DF_E_4 mp3m4a asvspoof bonafide bonafide notrim eval bonafide - - - -\n",
+         {"vcc_team": ["-", "team20", "team12", "-"], "vcc_language": ["-", "E", "G", "-"]}),
+        ("asvspoof2019-cm-protocol",
+         "PA_0079 PA_T_0000001 aaa - bonafide\nPA_0079 PA_T_0000002 aab AB spoof\n",
+         {"environment": ["aaa", "aab"], "attack": ["-", "AB"]}),
+    ],
+)  # fmt: skip
+def test_columns_that_are_mostly_a_dash_keep_what_they_say(
+    name: str, text: str, kept: dict[str, list[str]], tmp_path: Path
+) -> None:
+    table = read_table(write(tmp_path / "key.txt", text))
+    assert table.layout == name
+    for column, values in kept.items():
+        assert table.frame[column].to_list() == values
+    write_table(tmp_path / "again.txt", table, name)
+    assert (tmp_path / "again.txt").read_text() == text
+
+
+@pytest.mark.parametrize("name", [n for n in LAYOUTS if LAYOUTS[n].separator == "\t"])
+def test_headings_between_blanks_are_read_like_those_between_tabs(
+    name: str, tmp_path: Path
+) -> None:
+    tidy = read_table(write(tmp_path / "a", LINES[name]))
+    blanks = read_table(write(tmp_path / "b", LINES[name].replace("\t", "  ")))
+    assert blanks.layout == name
+    assert blanks.frame.equals(tidy.frame)
+
+
+def test_further_columns_of_bob_are_kept(tmp_path: Path) -> None:
+    rows = [row.split(",") for row in LINES["bob-vuln"].splitlines()]
+    text = "\n".join(",".join([*row[:2], f"t{n}", *row[2:]]) for n, row in enumerate(rows))
+    table = read_table(write(tmp_path / "a.csv", text.replace("t0", "probe_template_id")))
+    assert table.layout == "bob-vuln"
+    assert table.frame["probe_template_id"].to_list() == ["t1", "t2", "t3"]
+    assert table.frame["label"].to_list() == ["target", "nontarget", "spoof"]
 
 
 def test_scores_of_the_absent_subsystem_are_absent(tmp_path: Path) -> None:
