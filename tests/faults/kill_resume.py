@@ -1,6 +1,6 @@
 """Kill a run with SIGKILL at random moments, resume it, and compare with an undisturbed run.
 
-`python tests/faults/kill_resume.py --points 200` (or `make faults`) does it at 200 moments for
+`python -m tests.faults.kill_resume --points 200` (or `make faults`) does it at 200 moments for
 `lightning fit` and for `lightning table`; the tests do it at 20. A resumed run must end with the
 same bits: weights, scores and metrics.
 """
@@ -8,7 +8,6 @@ same bits: weights, scores and metrics.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import random
 import shutil
@@ -23,8 +22,8 @@ import torch
 
 from lightning_sasv.cli import main as run_command
 from lightning_sasv.commands.train import base_config
+from tests.faults.forks import finish
 
-FORK = multiprocessing.get_context("fork")  # children start with everything imported
 FIT = [
     "fit",
     "--config",
@@ -41,25 +40,20 @@ TABLE += ["--epochs=6", "--replicates=50"]
 def _child(args: Sequence[str], folder: Path) -> None:
     """Run a command in ``folder`` without a word; the exit code tells how it went."""
     os.chdir(folder)
+    torch.set_num_threads(1)
     with (folder / "log.txt").open("a") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         run_command(list(args))
 
 
-def run(args: Sequence[str], folder: Path, kill_after: float | None = None) -> float:
-    """Run a command in a process of its own, killed after some seconds; return its seconds."""
+def run(args: Sequence[str], folder: Path, kill_after: float | None = None) -> bool:
+    """Run a command in a process of its own; whether it was killed, after some seconds."""
     folder.mkdir(parents=True, exist_ok=True)
-    process = FORK.Process(target=_child, args=(args, folder))
-    start = time.perf_counter()
-    process.start()
-    process.join(kill_after)
-    if process.is_alive():
-        os.kill(process.pid or 0, signal.SIGKILL)
-        process.join()
-    elif process.exitcode:
+    code = finish(_child, args, folder, kill_after=kill_after)
+    if code not in (0, -signal.SIGKILL):
         raise RuntimeError(f"{args} failed:\n{(folder / 'log.txt').read_text()[-2000:]}")
-    return time.perf_counter() - start
+    return code != 0
 
 
 def fit_outcome(folder: Path) -> dict[str, object]:
@@ -95,20 +89,25 @@ CASES: dict[str, tuple[list[str], list[str], Callable[[Path], dict[str, object]]
 def attack(case: str, points: int, seed: int, folder: Path) -> list[str]:
     """Kill and resume ``points`` times; return a description of each difference."""
     command, resume, outcome = CASES[case]
-    seconds = run(command, folder / "whole")
+    run(command, folder / "first")  # the server of the processes starts with it
+    start = time.perf_counter()
+    run(command, folder / "whole")
+    seconds = time.perf_counter() - start
     expected = outcome(folder / "whole")
     moments = random.Random(seed)
-    problems = []
+    problems, killed = [], 0
     for point in range(points):
         place = folder / f"{case}{point}"
         moment = moments.uniform(0, seconds)
-        run(command, place, kill_after=moment)
+        killed += run(command, place, kill_after=moment)
         run(resume, place)
         found = outcome(place)
         differing = [key for key in expected if found.get(key) != expected[key]]
         if differing or found.keys() != expected.keys():
             problems.append(f"{case} killed after {moment:.2f} s differs in {differing[:5]}")
         shutil.rmtree(place)
+    if killed < points / 2:
+        problems.append(f"{case}: only {killed} of {points} runs were killed before their end")
     return problems
 
 

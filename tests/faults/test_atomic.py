@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -26,6 +25,7 @@ from lightning_sasv.report.metrics_file import merge_metrics, read_metrics, writ
 from lightning_sasv.report.results_folder import read_results
 from lightning_sasv.scores import read_table, write_scores, write_table
 from lightning_sasv.scores.table import from_scores
+from tests.faults.forks import finish
 from tests.scores.samples import toy_scores
 
 SCORES = toy_scores(90)
@@ -84,10 +84,6 @@ MOMENTS = {
 }
 
 
-FORKS = multiprocessing.get_context("forkserver")  # a fork of this process could hang in polars
-FORKS.set_forkserver_preload([__name__])
-
-
 def die() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")
@@ -118,14 +114,6 @@ def write_and_die(writer: str, moment: str, path: Path) -> None:
     WRITERS[writer][0](path)
 
 
-def exit_code(work: Callable[..., None], *args: object) -> int | None:
-    """How a process that does some work ended; below 0 the signal that killed it."""
-    process = FORKS.Process(target=work, args=args)
-    process.start()
-    process.join(60)
-    return process.exitcode
-
-
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
 
 
@@ -137,12 +125,12 @@ def test_killed_writer_leaves_nothing_or_the_old_file(
 ) -> None:
     write, read = WRITERS[writer]
     path = tmp_path / "result.bin"
-    assert exit_code(write_and_die, writer, moment, path) == -signal.SIGKILL
+    assert finish(write_and_die, writer, moment, path) == -signal.SIGKILL
     assert not path.exists()
     write(path)
     read(path)
     old = path.read_bytes()
-    assert exit_code(write_and_die, writer, moment, path) == -signal.SIGKILL
+    assert finish(write_and_die, writer, moment, path) == -signal.SIGKILL
     assert path.read_bytes() == old
 
 
@@ -189,7 +177,7 @@ def export(out: Path) -> None:
 @pytest.mark.parametrize("step", range(4))
 def test_killed_export_leaves_no_bundle(step: int, tmp_path: Path) -> None:
     out = tmp_path / "bundle"
-    assert exit_code(export_and_die, out, step) == -signal.SIGKILL
+    assert finish(export_and_die, out, step) == -signal.SIGKILL
     assert not out.exists()
     export(out)
     assert load(out)(SCORES.asv, SCORES.cm).accepted.shape == (len(SCORES.asv),)
