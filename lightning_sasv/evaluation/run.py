@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -129,8 +130,16 @@ def evaluate_tables(
         ways[options.ci] if options.ci else {},
         groups,
         compare_systems(compared) if options.compare and compared else [],
-        scored.notes,
+        (*scored.notes, *_comparable(scored, options)),
     )
+
+
+def _comparable(scored: Evaluated, options: Options) -> list[str]:
+    """A word on systems that stand side by side without a comparison."""
+    count = len(scored.systems)
+    if count < 2 or options.compare:
+        return []
+    return [f"{count} systems in one file; --compare tests their differences"]
 
 
 def _ways(
@@ -164,19 +173,21 @@ def _ways(
 
 
 def system_names(files: list[str]) -> dict[str, str]:
-    """A short name for each file: its stem, with as many folders as it takes to be unique."""
+    """A short name for each file: its stem, with as many folders as it takes to be unique.
+
+    A file that is given again gets a number.
+    """
     parts = [_name_parts(text) for text in files]
+    different = len({tuple(part) for part in parts})
     depth = 1
-    while depth < max(len(part) for part in parts):
-        short = ["/".join(part[-depth:]) for part in parts]
-        if len(set(short)) == len(short):
-            break
+    while len({tuple(part[-depth:]) for part in parts}) < different:
         depth += 1
     names: dict[str, str] = {}
+    seen: Counter[str] = Counter()
     for part, text in zip(parts, files, strict=True):
-        name = "/".join(part[-depth:])
-        count = sum(other.split("#")[0] == name for other in names)
-        names[f"{name}#{count + 1}" if count else name] = text
+        name = str(Path(*part[-depth:]))
+        seen[name] += 1
+        names[name if seen[name] == 1 else f"{name}#{seen[name]}"] = text
     return names
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 COLUMNS: Sequence[tuple[str, str, bool]] = (
@@ -34,7 +35,7 @@ def print_results(metrics: Mapping[str, Mapping[str, Any]], corpus: str) -> None
     """Show the metrics of each system on each set, and which corpus they come from."""
     table = Table(
         padding=(0, 0, 0, 1),
-        title=f"Results on the corpus: {corpus}",
+        title=f"Results on the corpus: {escape(corpus)}",
         caption="EERs in per cent, Cllr in bits, a-DCF normalised minimum (a-dcf1 costs)",
     )
     for heading in ("system", "set", *(heading for _, heading, _ in COLUMNS)):
@@ -44,10 +45,10 @@ def print_results(metrics: Mapping[str, Mapping[str, Any]], corpus: str) -> None
         for name in ("dev", "eval"):
             if name in entry:
                 values = [format_value(entry[name].get(key), pct) for key, _, pct in COLUMNS]
-                table.add_row(system, name, *values)
+                table.add_row(escape(system), name, *values)
     Console().print(table)
 
 
 def print_written(folder: Path) -> None:
     """Say where the results are."""
-    Console(highlight=False, soft_wrap=True).print(f"Written to {folder}")
+    Console(highlight=False, soft_wrap=True).print(f"Written to {folder}", markup=False)

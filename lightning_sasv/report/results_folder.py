@@ -14,7 +14,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import FOLDER, load_systems
 from lightning_sasv.fusion import SYSTEMS, FusionSystem
 from lightning_sasv.report.metrics_file import METRICS_FILE, Metrics, read_metrics
-from lightning_sasv.scores import read_scores
+from lightning_sasv.scores import read_table
 from lightning_sasv.trials import Scores, TrialClass
 
 PREFIX = "sasv_"
@@ -89,7 +89,7 @@ def read_results(folder: str | Path) -> Results:
     if not folder.is_dir():
         raise InputError(f"no folder {folder}; give one that `lightning fit`, fuse or table wrote")
     source, notes = _source(folder)
-    sets = _read_sets(source)
+    sets = _read_sets(source, notes)
     split = "eval" if "eval" in sets else "dev"
     systems = load_systems(source) if any((source / FOLDER).glob("*")) else {}
     fused = _fused(sets[split], source, split, systems, notes)
@@ -132,15 +132,24 @@ def _source(folder: Path) -> tuple[Path, list[str]]:
     return seeds[0], [note]
 
 
-def _read_sets(source: Path) -> dict[str, Scores]:
+def _read_sets(source: Path, notes: list[str]) -> dict[str, Scores]:
+    """The labelled sets; an eval set that was fused without labels is left out with a note."""
     paths = {split: source / "scores" / f"{split}.csv" for split in SPLITS}
-    sets = {split: read_scores(path) for split, path in paths.items() if path.is_file()}
-    for split, scores in sets.items():
-        for code, count in zip(TrialClass, _sizes(scores), strict=True):
+    tables = {split: read_table(path) for split, path in paths.items() if path.is_file()}
+    sets = {}
+    for split, table in tables.items():
+        if "label" not in table and len(tables) > 1:
+            notes.append(f"scores/{split}.csv has no labels and is left out.")
+            continue
+        table.need(["label", "asv_score", "cm_score"], "a report")
+        sets[split] = table.to_scores()
+        for code, count in zip(TrialClass, _sizes(sets[split]), strict=True):
             if count == 0:
                 raise InputError(
                     f"{paths[split]} has no {code} trial; a report needs all three classes"
                 )
+    if not sets:
+        raise InputError(f"{source / 'scores'} has no labels; fuse with --dev-key and --eval-key")
     return sets
 
 
@@ -164,7 +173,10 @@ def _fused(
     }
     for name, column in found.items():
         if column.dtype.kind != "f" or not np.isfinite(column).all():
-            raise InputError(f"{path}, column {PREFIX}{name}: not finite numbers throughout")
+            raise InputError(
+                f"{path}, column {PREFIX}{name}: not finite numbers throughout; a report needs "
+                "them, fuse the scores again"
+            )
     for name, system in systems.items():
         own = system(scores.asv, scores.cm).sasv.numpy()
         if name not in found:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -87,7 +88,7 @@ def print_metrics(
     step = max(1, (console.width - 34) // width)
     for start in range(0, len(names), step):
         part = names[start : start + step]
-        table = Table(title=title, caption=caption)
+        table = Table(title=escape(title), caption=escape(caption))
         table.add_column("metric", no_wrap=True)
         for name in part:
             table.add_column(Text(name), justify="right", no_wrap=True)
@@ -106,7 +107,10 @@ def _cell(
 ) -> str:
     if shown.name not in metrics[system]:
         return ""
-    text = number(metrics[system][shown.name], shown.percent)
+    value = metrics[system][shown.name]
+    if shown.name == "t_eer_exists" and not math.isnan(value):
+        return "yes" if value else "no"
+    text = number(value, shown.percent)
     ends = intervals.get(system, {}).get(shown.name)
     if ends is None:
         return text
@@ -115,18 +119,37 @@ def _cell(
 
 
 def print_groups(system: str, column: str, groups: Mapping[str, Mapping[str, float]]) -> None:
-    """The main metrics of each group."""
-    table = Table(title=Text(f"{system} by {column}"), caption="rates in per cent, Cllr in bits")
-    table.add_column(Text(column), no_wrap=True)
+    """The main metrics of each group, in as many tables as it takes to show every number whole."""
+    console = Console()
     names = [
         n for n in BY_GROUP if any(not math.isnan(g.get(n, math.nan)) for g in groups.values())
     ]
-    for name in names:
-        table.add_column(HEADINGS[name].heading, justify="right", no_wrap=True)
-    for group, values in groups.items():
-        cells = [number(values.get(name), HEADINGS[name].percent) for name in names]
-        table.add_row(Text(group), *cells)
-    Console().print(table)
+    room = console.width - min(40, max(map(len, (column, *groups)))) - 4
+    for part in _parts([HEADINGS[name] for name in names], room):
+        table = Table(
+            title=escape(f"{system} by {column}"), caption="rates in per cent, Cllr in bits"
+        )
+        table.add_column(Text(column), no_wrap=True, max_width=40)
+        for shown in part:
+            table.add_column(shown.heading, justify="right", no_wrap=True)
+        for group, values in groups.items():
+            cells = [number(values.get(shown.name), shown.percent) for shown in part]
+            table.add_row(Text(group), *cells)
+        console.print(table)
+
+
+def _parts(columns: Sequence[Shown], room: int) -> list[list[Shown]]:
+    """Columns in parts whose headings fit into a number of characters."""
+    parts: list[list[Shown]] = []
+    left = 0
+    for shown in columns:
+        width = max(len(shown.heading), len("100.0000")) + 3
+        if not parts or width > left:
+            parts.append([])
+            left = room
+        parts[-1].append(shown)
+        left -= width
+    return parts
 
 
 def print_comparisons(comparisons: Sequence[Any], metric: str) -> None:
@@ -169,7 +192,7 @@ def print_policies(
         chosen: System and policy that the written decisions are of.
     """
     table = Table(
-        title=title,
+        title=escape(title),
         caption="acc, miss, non, spf: accepted trials, missed targets, accepted nontargets and "
         "spoofs in per cent. a-DCF: actual cost over that of the better blind decision. Expected: "
         "mean risk by the LLRs, of these trials and with the classes at their priors π.",

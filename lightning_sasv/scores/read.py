@@ -210,7 +210,7 @@ def _read_parquet(path: Path, format: str | None) -> ScoreTable | None:
     if format is not None and layout_named(format).name != "parquet":
         raise InputError(f"{path}, line 1: this is a Parquet file, not {format}; drop --format")
     try:
-        frame = pl.read_parquet(path)
+        frame = pl.read_parquet(path, glob=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = " ".join(str(error).split())[:120]
         raise InputError(

@@ -148,6 +148,7 @@ def read_grid(
             separator=separator,
             quote_char='"' if quoted else None,
             schema=kinds,
+            glob=False,  # a name with brackets or a star is a name
         ).rechunk()  # rows are gathered later, which is slow across chunks
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
         return _read_carefully(path, source, names, numbers, separator, header)

@@ -21,6 +21,13 @@ from lightning_sasv.metrics.functional import (
     by_group,
     paired_bootstrap,
 )
+from lightning_sasv.report.score_tables import (
+    BY_GROUP,
+    HEADINGS,
+    number,
+    print_groups,
+    print_metrics,
+)
 from lightning_sasv.scores import ScoreTable, read_table, write_scores
 from tests.scores.samples import LINES, toy_scores, write
 
@@ -208,4 +215,44 @@ def test_names_of_files(tmp_path: Path) -> None:
     assert system_names(["a/x.csv", "b/y.txt"]) == {"x": "a/x.csv", "y": "b/y.txt"}
     assert list(system_names(["r/a/x.csv", "r/b/x.csv"])) == ["a/x", "b/x"]
     assert list(system_names(["x.csv", "x.csv"])) == ["x", "x#2"]
+    assert list(system_names(["/r/x.csv", "/r/x.csv", "/q/x.csv"])) == ["r/x", "r/x#2", "q/x"]
+    assert list(system_names(["/x.csv", "r/x.csv"])) == ["/x", "r/x"]
     assert list(system_names(["asv=a/s.txt,cm=b/c.txt", "cm=b/c.txt"])) == ["s+c", "c"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_breakdowns_show_every_number_whole(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    groups = {
+        group: {name: n + 0.123456 * k for n, name in enumerate(BY_GROUP)}
+        for k, group in enumerate(("A07", "[/b]", "A very long name of an attack"))
+    }
+    print_groups("[/system]", "attack", groups)
+    shown = capsys.readouterr().out
+    for group, values in groups.items():
+        assert group in shown
+        for name, value in values.items():
+            assert f" {number(value, HEADINGS[name].percent)} " in shown
+    assert "[/system] by attack" in shown
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_systems_side_by_side_can_be_compared(table: ScoreTable) -> None:
+    alone = evaluate_tables({"a": table}, Options())
+    assert "3 systems in one file; --compare tests their differences" in alone.notes
+    assert not alone.comparisons
+    compared = evaluate_tables({"a": table}, Options(compare=True, replicates=5))
+    assert compared.comparisons
+    assert not any("--compare" in note for note in compared.notes)
+
+
+def test_whether_a_concurrent_point_exists_is_said_in_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    metrics = {"one": {"t_eer_exists": 1.0}, "two": {"t_eer_exists": 0.0}}
+    print_metrics(metrics, {}, "[/title]", "[/caption]")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["yes", "│", "no"] in [row[-4:-1] for row in rows]

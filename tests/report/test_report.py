@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from lightning_sasv.cli import main
@@ -207,6 +208,21 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
         fitted.unlink()
     write_scores(path, Scores(scores.asv, scores.cm, scores.label))
     with pytest.raises(InputError, match="lightning fuse"):
+        read_results(folder)
+
+
+def test_an_eval_set_without_labels_leaves_the_report_to_dev(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run", ("L3c",))
+    for split in ("eval", "dev"):
+        path = folder / "scores" / f"{split}.csv"
+        pl.read_csv(path).drop("label", "attack").write_csv(path)
+        if split == "eval":
+            results = read_results(folder)
+            assert results.split == "dev"
+            assert list(results.sizes) == ["dev"]
+            assert "scores/eval.csv has no labels and is left out." in results.notes
+            assert "has no labels and is left out" in render_page(results)
+    with pytest.raises(InputError, match=r"has no labels; fuse with --dev-key"):
         read_results(folder)
 
 

@@ -147,6 +147,15 @@ def test_fused_score_of_the_fusion_table(tmp_path: Path) -> None:
     assert (tmp_path / "b.csv").read_text() == text
 
 
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_names_of_files_are_no_patterns(format: str, tmp_path: Path) -> None:
+    """``a[1]`` is the file of that name, not ``a1``."""
+    for name, scores in (("a1", toy_scores(30)), ("a[1]", toy_scores(60)), ("a*", toy_scores(90))):
+        write_scores(tmp_path / "new.csv", scores)
+        write_table(tmp_path / name, read_table(tmp_path / "new.csv"), format)
+    assert [len(read_table(tmp_path / name)) for name in ("a1", "a[1]", "a*")] == [30, 60, 90]
+
+
 def test_aliases() -> None:
     assert layout_named("kaldi") is layout_named("asvspoof2021-asv")
     assert layout_named("kaldi-trials") is layout_named("asvspoof5-trials")

@@ -121,7 +121,7 @@ function llrBoundary(policy, w, [[xLow, xHigh], [yLow, yHigh]]) {
 function planeAxes(pair, window) {
   const [[xLow, xHigh], [yLow, yHigh]] = window;
   const names = pair.is_llr ? ["ASV LLR, log p(tar)/p(non)", "CM LLR, log p(tar)/p(spf)"]
-    : ["ASV score (cosine)", "CM score (logit difference)"];
+    : ["ASV score", "CM score"];
   return {
     x: { low: xLow, high: xHigh, label: names[0] }, y: { low: yLow, high: yHigh, label: names[1] },
   };
