@@ -79,10 +79,15 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(browser: Any, real_p
     assert browser.get_log("browser") == []
 
 
-def test_the_page_of_100000_trials_is_small_and_opens_fast(browser: Any, real_page: Path) -> None:
+def test_the_page_of_100000_trials_is_small_and_drawn_whole(browser: Any, real_page: Path) -> None:
+    """How long that takes is measured by benchmarks/bench_scores.py."""
     assert real_page.stat().st_size < 5e6
-    times = [open_page(browser, real_page) for _ in range(3)]
-    assert min(times) < 3000, f"milliseconds until drawn: {times}"
+    open_page(browser, real_page)
+    undrawn = browser.execute_script(
+        "return [...document.querySelectorAll('.plot-host')].filter(h => !h.querySelector('svg'))"
+        ".map(h => h.id)"
+    )
+    assert undrawn == []
 
 
 def test_a_moved_slider_gives_the_right_numbers(
