@@ -97,7 +97,12 @@ def _fail_on_file(error: OSError) -> NoReturn:
 def _run_function(command: str, args: Sequence[str]) -> None:
     from jsonargparse import auto_cli
 
-    from lightning_sasv.commands.arguments import CommandParser, by_position, translate
+    from lightning_sasv.commands.arguments import (
+        CommandParser,
+        by_position,
+        description,
+        translate,
+    )
 
     if command in CLASSES:
         from lightning_sasv.commands.configs import check_configs
@@ -109,6 +114,7 @@ def _run_function(command: str, args: Sequence[str]) -> None:
         function,
         args=translate(function, args),
         prog=f"lightning {command}",
+        description=description(function),
         parser_class=CommandParser,
         as_positional=by_position(function),
     )

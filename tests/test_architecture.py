@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lightning_sasv.cli import COMMANDS
+from lightning_sasv.scores import write_scores
+from tests.scores.samples import toy_scores
+
 PACKAGE = Path(__file__).parents[1] / "lightning_sasv"
 BELOW = {  # what each layer may import of ours
     "errors": set(),
@@ -80,12 +84,15 @@ def test_only_the_upper_layers_import_lightning() -> None:
         assert not roots & {"speechbrain", "torchaudio"} or layer == "frontends", path
 
 
+def run_python(code: str, folder: Path | None = None) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def imported_by(code: str) -> set[str]:
-    script = f"import sys\n{code}\nprint(chr(10).join(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    return {name.split(".")[0] for name in done.stdout.split()}
+    shown = run_python(f"import sys\n{code}\nprint('MODULES', *sys.modules)")
+    return {name.split(".")[0] for name in shown.rpartition("MODULES")[2].split()}
 
 
 def test_importing_the_package_imports_nothing_else() -> None:
@@ -94,10 +101,56 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 def test_help_imports_neither_torch_nor_lightning() -> None:
     code = "from lightning_sasv.cli import main\nmain(['--help'])"
-    assert not imported_by(code) & (HEAVY | {"torch"})
+    assert not imported_by(code) & (HEAVY | {"torch", "numpy"})
 
 
-def test_commands_that_train_nothing_do_not_import_lightning() -> None:
-    code = "from lightning_sasv.cli import main\ntry:\n  main(['simulate', '--help'])\n"
-    loaded = imported_by(code + "except SystemExit: pass")
-    assert not loaded & {"pytorch_lightning", "lightning_fabric", "wandb", "torch"}
+SLOW_TO_IMPORT = HEAVY - {"rich"}
+
+FIRST_TO_IMPORT = """
+import sys
+from lightning_sasv.cli import main
+for words in {commands!r}:
+    try:
+        main(words)
+    except SystemExit as ended:
+        assert not ended.code, words
+    found = {slow!r} & sys.modules.keys()
+    if found:
+        print("\\nIMPORTED", words, found)
+        break
+"""
+
+
+def first_to_import(commands: list[list[str]], slow: set[str], folder: Path | None = None) -> str:
+    """Run commands in one process; the first that imports one of the slow packages, if any."""
+    shown = run_python(FIRST_TO_IMPORT.format(commands=commands, slow=slow), folder)
+    return shown.partition("\nIMPORTED")[2]
+
+
+def test_no_help_but_that_of_commands_that_train_imports_lightning() -> None:
+    helps = [[command, "--help"] for command in COMMANDS if command != "table"]
+    assert not first_to_import(helps, SLOW_TO_IMPORT)
+
+
+def test_help_of_the_corpus_commands_does_not_import_torch() -> None:
+    helps = [[command, "--help"] for command in ("simulate", "import")]
+    assert not first_to_import(helps, {"torch"})
+
+
+def test_commands_that_train_nothing_run_without_lightning(tmp_path: Path) -> None:
+    write_scores(tmp_path / "dev.csv", toy_scores(300))
+    lines = """
+        simulate --out twin --scale 0.005
+        import twin --out stores
+        convert dev.csv --to parquet --out dev.parquet
+        evaluate dev.csv
+        fuse --dev dev.csv --eval dev.csv --systems B1,L3t --out fused
+        decide dev.csv --fitted fused --system L3t --costs equal
+        report fused
+        export --fitted fused --system L3t --out bundle --dev dev.csv
+    """
+    commands = [line.split() for line in lines.strip().splitlines()]
+    others = {"table", "sweep", "extract", "download"}  # train, need weights, or the network
+    assert {words[0] for words in commands} == COMMANDS.keys() - others
+    assert not first_to_import(commands, SLOW_TO_IMPORT, tmp_path)
+    assert (tmp_path / "bundle").is_dir()

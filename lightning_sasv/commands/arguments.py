@@ -13,14 +13,62 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+from argparse import Action
 from collections.abc import Callable, Sequence
 from typing import Any, get_type_hints
 
+from jsonargparse import DefaultHelpFormatter
+
 from lightning_sasv.commands.parser import OneLineParser
+
+_TYPE = re.compile(
+    r" ?\((?P<required>required, )?type: (?P<type>.*?)(?:, default: (?P<default>.*))?\)$", re.DOTALL
+)
+
+
+def plain_help(text: str) -> str:
+    """Help of an option with what people need to know: choices, and a default that is one.
+
+    Example:
+        >>> plain_help("Replicates. (type: int, default: 1000)")
+        'Replicates. (default: 1000)'
+        >>> plain_help("Only these. (type: Optional[Literal['cm', 'asv']], default: null)")
+        'Only these. (one of cm, asv)'
+    """
+    found = _TYPE.search(text)
+    if found is None:
+        return text
+    choices = re.fullmatch(r"Optional\[Literal\[(.*)\]\]", found["type"])
+    default = {"True": "true", "False": "false", None: "null"}.get(
+        found["default"], found["default"]
+    )
+    notes = [f"one of {choices[1]}".replace("'", "")] if choices else []
+    notes += ["required"] if found["required"] else []
+    notes += [f"default: {default}"] if default != "null" else []
+    return text[: found.start()] + (f" ({', '.join(notes)})" if notes else "")
+
+
+class CommandHelp(DefaultHelpFormatter):
+    """Help without the names of Python types, and with paragraphs in the description."""
+
+    def _expand_help(self, action: Action) -> str:
+        if action.dest == "print_config":
+            return "Print these options as a configuration file and exit."
+        return plain_help(super()._expand_help(action))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = re.split(r"\n\s*\n", text)
+        return "\n\n".join(
+            super(CommandHelp, self)._fill_text(p, width, indent) for p in paragraphs
+        )
 
 
 class CommandParser(OneLineParser):
     """Parser whose help calls a list of files by its name."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, formatter_class=CommandHelp, **kwargs)
 
     def format_help(self, *args: Any, **kwargs: Any) -> str:
         """The help text."""
@@ -28,6 +76,11 @@ class CommandParser(OneLineParser):
             if not action.option_strings and "ITEM" in str(action.metavar):
                 action.metavar = f"{action.dest.upper().removesuffix('S')} [...]"
         return super().format_help(*args, **kwargs)
+
+
+def description(function: Callable[..., Any]) -> str:
+    """What a command does: its docstring before the list of its parameters."""
+    return (inspect.getdoc(function) or "").partition("\nArgs:")[0].replace("``", "`").strip()
 
 
 def by_position(function: Callable[..., Any]) -> bool:

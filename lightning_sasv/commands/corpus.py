@@ -33,28 +33,28 @@ def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = Tru
     ensure_directory(out)
     corpus = make_twin(scale, seed)
     folder = save_corpus(corpus, out, pickles=pickles)
-    _report(
-        f"twin corpus (simulated, scale {scale:g}): {len(corpus.train.utterances):,} training "
-        f"utterances, {len(corpus.dev.trials):,} dev and {len(corpus.eval.trials):,} eval trials "
-        f"in {folder}"
-    )
+    _report(f"twin corpus (simulated, scale {scale:g}): {corpus.sizes} in {folder}")
 
 
-def import_corpus(root: str, *, out: str, protocols: str | None = None) -> None:
+def import_corpus(
+    root: str, *, out: str, protocols: str | None = None, name: str | None = None
+) -> None:
     """Turn the challenge's pickles into memory-mapped embedding stores, with their protocols.
 
     Pickles are read by an unpickler that admits only numpy arrays and plain containers: one that
-    would run code is refused.
+    would run code is refused. Nothing is written unless every trial has its embeddings.
 
     Args:
         root: Folder with {asv,cm}_embd_{trn,dev,eval}.pk and spk_model_{dev,eval}.pk.
         out: Folder to write.
         protocols: Folder with the protocols, when they are not below ROOT.
+        name: Name of the corpus in tables; by default that of the folder ROOT.
     """
     from lightning_sasv.data.challenge import load_corpus, save_corpus
 
     if Path(out).resolve() == Path(root).resolve():
         raise InputError(f"--out {out} is the folder that is imported; choose another one")
-    corpus = load_corpus(root, protocols)
+    corpus = load_corpus(root, protocols, name)
+    corpus.check()
     folder = save_corpus(corpus, out)
-    _report(f"{corpus.name}: dev and eval trials and their embeddings are in {folder}")
+    _report(f"{corpus.name}: {corpus.sizes} in {folder}")

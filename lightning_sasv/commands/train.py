@@ -78,6 +78,11 @@ class SASVCLI(LightningCLI):
         if self.config[self.subcommand].get("ckpt_path") == "last":
             self._resume_in_place()
 
+    def after_instantiate_classes(self) -> None:
+        """Check the corpus before the Trainer makes a folder for the run."""
+        self.datamodule.setup(self.subcommand)
+        self.model.check(self.datamodule.corpus)
+
     def _parse_ckpt_path(self) -> None:
         """Check the checkpoint before Lightning takes the settings of the model from it."""
         path = self.config.get(self.config.get("subcommand"), {}).get("ckpt_path")

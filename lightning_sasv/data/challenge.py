@@ -16,12 +16,14 @@ from lightning_sasv.data.protocols import (
     write_trials,
     write_utterances,
 )
+from lightning_sasv.data.twin import NAME as TWIN
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory, write_text
 
 TRAIN_PROTOCOL = "ASVspoof2019.LA.cm.train.trn.txt"
 TRIAL_PROTOCOL = "ASVspoof2019.LA.asv.{split}.gi.trl.txt"
 ENROLMENT_PROTOCOL = "ASVspoof2019.LA.asv.{split}.{gender}.trn.txt"
+PICKLE = ".pk"
 MARKER = "corpus.json"
 """File that says which corpus a folder holds; simulated ones carry it."""
 
@@ -29,7 +31,7 @@ MARKER = "corpus.json"
 def find_file(root: Path, *names: str) -> Path:
     """The one file below ``root`` with one of these names, the first name that is there."""
     if not root.is_dir():
-        raise InputError(f"no data folder at {root}")
+        raise InputError(f"no data folder at {root}; `lightning download` fetches public ones")
     for name in names:
         found = sorted(root.rglob(name))
         if len(found) > 1:
@@ -42,12 +44,12 @@ def find_file(root: Path, *names: str) -> Path:
 
 def load_embeddings(root: Path, stem: str) -> EmbeddingStore:
     """Embeddings ``stem`` (e.g. ``asv_embd_dev``): our own store, else the challenge's pickle."""
-    path = find_file(root, stem + SUFFIX, stem + ".pk")
+    path = find_file(root, stem + SUFFIX, stem + PICKLE)
     return EmbeddingStore.load(path) if path.suffix == SUFFIX else EmbeddingStore.from_pickle(path)
 
 
 def _has_embeddings(root: Path, stem: str) -> bool:
-    return any(any(root.rglob(stem + suffix)) for suffix in (SUFFIX, ".pk"))
+    return any(any(root.rglob(stem + suffix)) for suffix in (SUFFIX, PICKLE))
 
 
 def _models_from_enrolment(protocols: Path, split: str, asv: EmbeddingStore) -> EmbeddingStore:
@@ -71,17 +73,19 @@ def _load_trials(root: Path, protocols: Path, split: str) -> TrialSet:
 
 
 def corpus_name(root: Path, name: str | None) -> str:
-    """Name for tables: what the folder's marker says, else ``name``, else the folder's own name.
+    """Name for tables: ``name``, else what the folder's marker says, else the folder's own name.
 
-    The marker comes first so that a simulated corpus is never shown under a real one's name.
+    A folder that is marked as the twin stays the twin under any name: a simulated corpus is never
+    shown under a real one's name.
     """
     marker = root / MARKER
-    if marker.is_file():
-        try:
-            return str(json.loads(marker.read_text(encoding="utf-8"))["name"])
-        except (ValueError, KeyError, TypeError, OSError):
-            raise InputError(f'{marker} is damaged: expected {{"name": "…"}}') from None
-    return name or root.resolve().name
+    if not marker.is_file():
+        return name or root.resolve().name
+    try:
+        marked = str(json.loads(marker.read_text(encoding="utf-8"))["name"])
+    except (ValueError, KeyError, TypeError, OSError):
+        raise InputError(f'{marker} is damaged: expected {{"name": "…"}}') from None
+    return marked if marked == TWIN else name or marked
 
 
 def load_corpus(
@@ -113,6 +117,7 @@ def save_corpus(corpus: Corpus, out: str | Path, pickles: bool = False) -> Path:
         pickles: Write the embeddings as pickles, as the challenge does, instead of stores.
     """
     out = ensure_directory(out)
+    write_text(out / MARKER, json.dumps({"name": corpus.name}) + "\n")  # first: never unnamed
     stores = {"cm_embd_trn": corpus.train.cm}
     write_utterances(out / "protocols" / TRAIN_PROTOCOL, corpus.train.utterances)
     for data in (corpus.dev, corpus.eval):
@@ -120,10 +125,11 @@ def save_corpus(corpus: Corpus, out: str | Path, pickles: bool = False) -> Path:
         kinds = {"asv_embd": data.asv, "cm_embd": data.cm, "spk_model": data.models}
         stores |= {f"{kind}_{data.name}": store for kind, store in kinds.items()}
     for stem, store in stores.items():
-        path = out / "embeddings" / stem
+        pickled, own = (out / "embeddings" / (stem + suffix) for suffix in (PICKLE, SUFFIX))
         if pickles:
-            store.to_pickle(path.with_suffix(".pk"))
+            store.to_pickle(pickled)
+            own.unlink(missing_ok=True)  # of an older corpus, and it would be read first
         else:
-            store.save(path.with_suffix(SUFFIX))
-    write_text(out / MARKER, json.dumps({"name": corpus.name}) + "\n")
+            store.save(own)
+            pickled.unlink(missing_ok=True)
     return out

@@ -125,6 +125,14 @@ class Corpus:
         for data in (self.dev, self.eval):
             _ = data.asv_scores, data.probe_vectors
 
+    @property
+    def sizes(self) -> str:
+        """Numbers of utterances and trials, in words."""
+        return (
+            f"{len(self.train.utterances):,} training utterances, {len(self.dev.trials):,} dev and "
+            f"{len(self.eval.trials):,} eval trials"
+        )
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of everything in the corpus: two corpora with the same one are the same."""

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from lightning_sasv.data.challenge import load_corpus
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import BlockLoader, ProbeBatch, ProbeBatches, TrainBlocks
+from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.data.twin import make_twin
 from lightning_sasv.errors import InputError
 
@@ -68,6 +69,8 @@ class SASVDataModule(LightningDataModule):
     def setup(self, stage: str) -> None:
         """Load and check the corpus now, so that a mistake in it is reported before any work."""
         self.corpus.check()
+        if stage == "fit":
+            TrialSampler(self.corpus.train.utterances)
 
     def _processes(self) -> tuple[int, int]:
         if self.trainer is None:

@@ -73,8 +73,11 @@ class SASVModule(LightningModule):
         self._train_loss: list[Tensor] = []
 
     def setup(self, stage: str) -> None:
+        """Check the corpus of the Trainer's data module."""
+        self.check(self.corpus)
+
+    def check(self, corpus: Corpus) -> None:
         """Check that the embeddings have the size the head expects."""
-        corpus = self.corpus
         for store in (corpus.train.cm, corpus.dev.cm, corpus.eval.cm):
             store.require_dim(self.head.in_dim)
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from lightning_sasv.cli import main
-from lightning_sasv.data import Corpus, EmbeddingStore, load_corpus
-from lightning_sasv.data.challenge import MARKER, save_corpus
+from lightning_sasv.data import Corpus, EmbeddingStore, load_corpus, make_twin
+from lightning_sasv.data.challenge import (
+    ENROLMENT_PROTOCOL,
+    MARKER,
+    TRAIN_PROTOCOL,
+    TRIAL_PROTOCOL,
+    save_corpus,
+)
 from lightning_sasv.data.embeddings import FORMAT
 from lightning_sasv.errors import InputError
 
@@ -52,11 +60,68 @@ def test_real_embeddings_with_enrolment_lists(shared: Path, tmp_path: Path) -> N
         load_corpus(tmp_path, lists)  # these pickles lack the enrolment utterances
 
 
+def write_enrolment(folder: Path, dev: dict[str, list[str]]) -> None:
+    """Replace the speaker models of dev by enrolment lists, half of the speakers in each."""
+    (folder / "embeddings" / "spk_model_dev.safetensors").unlink()
+    for number, gender in enumerate(("female", "male")):
+        rows = [f"{name} {','.join(used)}\n" for name, used in list(dev.items())[number::2]]
+        name = ENROLMENT_PROTOCOL.format(split="dev", gender=gender)
+        (folder / "protocols" / name).write_text("".join(rows))
+
+
+def test_speaker_models_are_the_means_of_the_enrolment(twin: Corpus, folder: Path) -> None:
+    probes = twin.dev.asv.ids
+    lists = {name: probes[5 * n : 5 * n + 3] for n, name in enumerate(twin.dev.models.ids)}
+    write_enrolment(folder, lists)
+    dev = load_corpus(folder).dev
+    assert sorted(dev.models.ids) == sorted(lists)
+    for name, used in lists.items():
+        mean = torch.stack([dev.asv.select([one])[0] for one in used]).mean(dim=0)
+        torch.testing.assert_close(dev.models.select([name])[0], mean)
+
+
+def test_speaker_missing_from_the_enrolment_lists(twin: Corpus, folder: Path) -> None:
+    absent, *others = twin.dev.models.ids
+    write_enrolment(folder, dict.fromkeys(others, twin.dev.asv.ids[:2]))
+    with pytest.raises(InputError, match=rf"dev: speaker without enrolment model.*{absent}"):
+        load_corpus(folder).check()
+
+
 def test_a_simulated_corpus_never_takes_a_real_name(folder: Path) -> None:
     assert load_corpus(folder, name="SASV 2022").name == "twin"
     (folder / MARKER).write_text("[]")
     with pytest.raises(InputError, match="is damaged"):
         load_corpus(folder)
+
+
+def test_an_imported_corpus_keeps_its_name_until_told_otherwise(folder: Path) -> None:
+    (folder / MARKER).write_text('{"name": "field trial"}')
+    assert load_corpus(folder).name == "field trial"
+    assert load_corpus(folder, name="SASV 2022").name == "SASV 2022"
+    (folder / MARKER).unlink()
+    assert load_corpus(folder).name == "corpus"  # the folder's
+
+
+@pytest.mark.parametrize("pickles", [False, True])
+def test_a_newer_corpus_takes_the_place_of_an_older_one(folder: Path, pickles: bool) -> None:
+    """Also where it has embeddings of the other kind: the older ones would be read first."""
+    other = make_twin(0.02, seed=5)
+    save_corpus(other, folder, pickles=not pickles)
+    save_corpus(other, folder, pickles=pickles)
+    assert load_corpus(folder).fingerprint == other.fingerprint
+    assert len(list((folder / "embeddings").iterdir())) == 7
+
+
+def test_a_half_written_twin_is_already_marked(
+    twin: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise InputError("No space left")
+
+    monkeypatch.setattr(EmbeddingStore, "save", full)
+    with pytest.raises(InputError, match="No space left"):
+        save_corpus(twin, tmp_path)
+    assert json.loads((tmp_path / MARKER).read_text()) == {"name": "twin"}
 
 
 def spoil_embeddings(path: Path, kind: str) -> None:
@@ -77,9 +142,13 @@ def spoil_embeddings(path: Path, kind: str) -> None:
 def spoil_trials(path: Path, kind: str) -> None:
     """Break the dev trial list of a corpus."""
     text = path.read_text()
+    rows = text.splitlines(keepends=True)
     if kind == "class":
-        rows = [row for row in text.splitlines() if not row.endswith("nontarget")]
-        path.write_text("\n".join(rows) + "\n")
+        path.write_text("".join(row for row in rows if not row.endswith("nontarget\n")))
+    elif kind == "label":
+        path.write_text("".join([*rows[:4], rows[4].replace("target", "genuine"), *rows[5:]]))
+    elif kind == "repeated":
+        path.write_text("".join([*rows, rows[2]]))
     elif kind == "enrolment":
         path.write_text(text.replace(text.split()[0] + " ", "NOBODY "))
     elif kind == "twice":
@@ -88,37 +157,71 @@ def spoil_trials(path: Path, kind: str) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("missing", ["cm_embd_eval", "no embedding for 12 id(s)", "extract them"]),
-        ("size", ["cm_embd_eval", "100 dimensions where 160 were expected"]),
-        ("nan", ["cm_embd_eval", "1 embedding(s) hold NaN"]),
-        ("class", ["dev trial list has no nontarget trial"]),
-        ("enrolment", ["speaker without enrolment", "NOBODY"]),
-        ("twice", ["more than once", "keep one"]),
-        ("truncated", ["cm_embd_eval", "damaged"]),
-        ("absent", ["ASVspoof2019.LA.asv.dev.gi.trl.txt not found"]),
-    ],
-)
-def test_incomplete_corpus_is_reported_before_any_work(
-    folder: Path,
-    kind: str,
-    words: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def spoil_training(path: Path, kind: str) -> None:
+    """Leave no spoofed speech in the training protocol."""
+    if kind == "unsampled":
+        rows = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(row for row in rows if row.endswith("bonafide\n")))
+
+
+def spoil(folder: Path, kind: str) -> None:
+    """Break a corpus in one way."""
     spoil_embeddings(folder / "embeddings" / "cm_embd_eval.safetensors", kind)
-    spoil_trials(folder / "protocols" / "ASVspoof2019.LA.asv.dev.gi.trl.txt", kind)
-    monkeypatch.chdir(folder)
+    spoil_trials(folder / "protocols" / TRIAL_PROTOCOL.format(split="dev"), kind)
+    spoil_training(folder / "protocols" / TRAIN_PROTOCOL, kind)
+
+
+BROKEN = {
+    "missing": ["cm_embd_eval", "no embedding for 12 id(s)", "extract them"],
+    "nan": ["cm_embd_eval", "1 embedding(s) hold NaN"],
+    "truncated": ["cm_embd_eval", "damaged"],
+    "class": ["dev trial list has no nontarget trial"],
+    "label": ["asv.dev.gi.trl.txt, line 5", "'genuine'", "target, nontarget, spoof"],
+    "repeated": ["asv.dev.gi.trl.txt", "1 trial(s) stand more than once", "lines 3 and"],
+    "enrolment": ["speaker without enrolment", "NOBODY"],
+    "twice": ["more than once", "keep one"],
+    "absent": ["ASVspoof2019.LA.asv.dev.gi.trl.txt not found"],
+}
+"""Faults of a corpus, and what has to be said of each."""
+UNTRAINABLE = {
+    "size": ["cm_embd_eval", "100 dimensions where 160 were expected"],
+    "unsampled": ["training protocol needs", "spoofed speech"],
+}
+"""Faults that matter to a training alone."""
+
+
+def message_of(args: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command that must fail says, in a line or two."""
+    capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
-        main(["fit", "--data.root", str(folder), "--trainer.max_epochs", "1"])
+        main(args)
     assert ended.value.code == 2
     message = capsys.readouterr().err
-    for word in words:
-        assert word in message
-    assert not list(folder.glob("runs/**/*.ckpt"))
-    assert not list(folder.glob("runs/**/scores"))
+    assert 1 <= len(message.splitlines()) <= 2, message
+    return message
+
+
+@pytest.mark.parametrize("kind", [*BROKEN, *UNTRAINABLE])
+def test_broken_corpus_is_reported_before_any_work(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(folder, kind)
+    monkeypatch.chdir(folder)
+    message = message_of(["fit", "--data.root", str(folder), "--trainer.max_epochs=1"], capsys)
+    for words in (BROKEN | UNTRAINABLE)[kind]:
+        assert words in message
+    assert sorted(p.name for p in folder.iterdir() if p.is_dir()) == ["embeddings", "protocols"]
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_corpus_is_not_imported(
+    folder: Path, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(folder, kind)
+    message = message_of(["import", str(folder), "--out", str(tmp_path / "out")], capsys)
+    for words in BROKEN[kind]:
+        assert words in message
+    assert not (tmp_path / "out").exists()
 
 
 def test_commands_that_write_and_import_a_corpus(
@@ -128,6 +231,7 @@ def test_commands_that_write_and_import_a_corpus(
     assert "simulated" in capsys.readouterr().out
     assert sorted(p.suffix for p in (tmp_path / "sim" / "embeddings").iterdir()) == [".pk"] * 7
     main(["import", str(tmp_path / "sim"), "--out", str(tmp_path / "store")])
+    assert re.search(r"twin: \d+ training utterances, \d+ dev and", capsys.readouterr().out)
     one, two = load_corpus(tmp_path / "sim"), load_corpus(tmp_path / "store")
     assert one.fingerprint == two.fingerprint
     assert json.loads((tmp_path / "store" / MARKER).read_text())["name"] == "twin"
