@@ -2,13 +2,15 @@
 
 from lightning_sasv.decisions.composition import closure, ilr, ilr_of_llrs, inverse_ilr, perturb
 from lightning_sasv.decisions.costs import PRESETS, CostModel, as_cost_model, cost_preset
-from lightning_sasv.decisions.policy import (
-    POLICIES,
+from lightning_sasv.decisions.outcome import (
     EmpiricalCost,
     PolicyCost,
-    accept,
     compare_policies,
     empirical_cost,
+)
+from lightning_sasv.decisions.policy import (
+    POLICIES,
+    accept,
     expected_cost,
     nonlinear_score,
     posteriors,

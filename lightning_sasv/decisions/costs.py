@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Real
+
+from lightning_sasv.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,10 @@ class CostModel:
         p_target: Prior probability of a target.
         p_nontarget: Prior probability of a nontarget.
         p_spoof: Prior probability of a spoof.
+
+    Raises:
+        InputError: A cost below 0 or infinite, a prior outside [0, 1], or priors that do not sum
+            to one.
     """
 
     c_miss: float = 1.0
@@ -30,15 +37,15 @@ class CostModel:
     def __post_init__(self) -> None:
         for name in ("c_miss", "c_fa_nontarget", "c_fa_spoof"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be a finite cost of at least 0, got {value}")
+            if not (isinstance(value, Real) and 0 <= value < math.inf):
+                raise InputError(f"{name} must be a finite cost of at least 0, got {value!r}")
         for name in ("p_target", "p_nontarget", "p_spoof"):
             value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} must be a probability in [0, 1], got {value}")
+            if not (isinstance(value, Real) and 0 <= value <= 1):
+                raise InputError(f"{name} must be a probability in [0, 1], got {value!r}")
         total = self.p_target + self.p_nontarget + self.p_spoof
         if abs(total - 1) > 1e-10:
-            raise ValueError(
+            raise InputError(
                 f"p_target + p_nontarget + p_spoof must be 1, got {total:.12g} "
                 f"({self.p_target} + {self.p_nontarget} + {self.p_spoof})"
             )
@@ -59,6 +66,13 @@ class CostModel:
         return self.c_fa_spoof * self.p_spoof
 
     @property
+    def log_weights(self) -> tuple[float, float, float]:
+        """Logs of the weights of target, nontarget and spoof; −inf where one is 0."""
+        weights = self.weight_miss, self.weight_fa_nontarget, self.weight_fa_spoof
+        target, nontarget, spoof = (math.log(w) if w > 0 else -math.inf for w in weights)
+        return target, nontarget, spoof
+
+    @property
     def spoof_share(self) -> float:
         """ρ of the cost-weighted priors, ``C_fa,spf π_spf / (C_fa,non π_non + C_fa,spf π_spf)``.
 
@@ -66,7 +80,7 @@ class CostModel:
         """
         total = self.weight_fa_nontarget + self.weight_fa_spoof
         if total == 0:
-            raise ValueError(
+            raise InputError(
                 "rho is undefined: c_fa_nontarget p_nontarget and c_fa_spoof p_spoof are both 0"
             )
         return self.weight_fa_spoof / total
@@ -103,7 +117,7 @@ def cost_preset(name: str) -> CostModel:
     try:
         return PRESETS[name]
     except KeyError:
-        raise ValueError(f"unknown cost model {name!r}; presets: {', '.join(PRESETS)}") from None
+        raise InputError(f"unknown cost model {name!r}; presets: {', '.join(PRESETS)}") from None
 
 
 def as_cost_model(costs: CostModel | str | Mapping[str, float]) -> CostModel:
@@ -112,13 +126,20 @@ def as_cost_model(costs: CostModel | str | Mapping[str, float]) -> CostModel:
         return costs
     if isinstance(costs, str):
         return cost_preset(costs)
+    if not isinstance(costs, Mapping):
+        raise InputError(f"costs must be a CostModel, a preset's name or a mapping, got {costs!r}")
     known = {field.name for field in fields(CostModel)}
     unknown = sorted(str(name) for name in set(costs) - known)
     if unknown:
-        raise ValueError(
+        raise InputError(
             f"costs have unknown fields {unknown}; expected {', '.join(sorted(known))}"
         )
+    return CostModel(**{name: _number(name, value) for name, value in costs.items()})
+
+
+def _number(name: str, value: object) -> float:
+    """A field as a float; numbers in words, as some files have them, are read."""
     try:
-        return CostModel(**{name: float(value) for name, value in costs.items()})
-    except TypeError:
-        raise ValueError(f"costs must be numbers, got {dict(costs)}") from None
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputError(f"costs must be numbers, got {value!r} for {name}") from None

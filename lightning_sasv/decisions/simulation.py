@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lightning_sasv.decisions.costs import CostModel
-from lightning_sasv.decisions.policy import PolicyCost, compare_policies, nonlinear_score
+from lightning_sasv.decisions.outcome import PolicyCost, compare_policies
+from lightning_sasv.decisions.policy import nonlinear_score
 from lightning_sasv.errors import InputError
 from lightning_sasv.trials import FusedScores, TrialClass
 

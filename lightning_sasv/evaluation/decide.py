@@ -47,7 +47,7 @@ class PolicyResult:
         accepted: Share of accepted trials.
         expected: Mean posterior risk of the trials as they are; needs no labels.
         expected_at_priors: The same with each class weighted by its prior: what the LLRs promise
-            for the actual cost. ``None`` without labels.
+            for the actual cost. ``None`` without labels, or without trials of a class.
         actual: What the decisions cost by the labels. ``None`` without labels.
     """
 
@@ -143,10 +143,7 @@ def explain(fused: FusedScores, costs: CostModel, policy: str) -> Explained:
       (Ineq. app_policy_utility).
     """
     a, c = fused.asv_llr, fused.cm_llr
-    target, nontarget, spoof = (
-        _log(weight)
-        for weight in (costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof)
-    )
+    target, nontarget, spoof = costs.log_weights
     if math.isinf(target):  # a miss costs nothing: every policy rejects
         return Explained(torch.zeros_like(a), math.inf)
     if policy == "linear":
@@ -168,18 +165,26 @@ def policy_result(
     accepted, expected = float(decision.double().mean()), float(risks.mean())
     if "label" not in table or table.has_cm_labels:
         return PolicyResult(accepted, expected, None, None)
-    labels = table.labels()
-    actual = empirical_cost(decision, torch.from_numpy(labels), costs)
+    labels = torch.from_numpy(table.labels())
+    try:
+        actual = empirical_cost(decision, labels, costs)
+    except InputError as error:
+        raise InputError(
+            f"{table.path}: {error}; give some, or costs without weight on that class"
+        ) from None
+    return PolicyResult(accepted, expected, _risk_at_priors(risks, labels, costs), actual)
+
+
+def _risk_at_priors(risks: torch.Tensor, labels: torch.Tensor, costs: CostModel) -> float | None:
+    """Mean risk with each class at its prior; ``None`` where a class with a prior has no trials."""
     priors = {
         TrialClass.TARGET: costs.p_target,
         TrialClass.NONTARGET: costs.p_nontarget,
         TrialClass.SPOOF: costs.p_spoof,
     }
-    promised = sum(
-        prior * float(risks[torch.from_numpy(labels == code)].mean())
-        for code, prior in priors.items()
-    )
-    return PolicyResult(accepted, expected, promised, actual)
+    means = [p * float(risks[labels == int(code)].mean()) for code, p in priors.items() if p > 0]
+    total = math.fsum(means)
+    return None if math.isnan(total) else total
 
 
 def compare_all(
@@ -195,11 +200,7 @@ def compare_all(
 
 def _reasons(fused: FusedScores, decision: torch.Tensor, costs: CostModel) -> list[str]:
     """Target for what is accepted; else the class that speaks more against the trial."""
-    nontarget = _log(costs.weight_fa_nontarget) - fused.asv_llr
-    spoof = _log(costs.weight_fa_spoof) - fused.cm_llr
-    against = np.where((spoof > nontarget).numpy(), "spoof", "nontarget")
+    _, nontarget, spoof = costs.log_weights
+    more_spoof = spoof - fused.cm_llr > nontarget - fused.asv_llr
+    against = np.where(more_spoof.numpy(), "spoof", "nontarget")
     return np.where(decision.numpy(), "target", against).tolist()
-
-
-def _log(weight: float) -> float:
-    return math.log(weight) if weight > 0 else -math.inf

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model, cost_preset
+from lightning_sasv.errors import InputError
 
 
 def test_presets_of_the_field():
@@ -53,6 +56,8 @@ def test_cost_models_from_names_and_mappings():
         ({"p_target": 1.5}, r"p_target must be a probability in \[0, 1\], got 1.5"),
         ({"p_target": 0.5, "p_nontarget": 0.5, "p_spoof": 0.5}, "must be 1, got 1.5"),
         ({"p_target": math.nan}, "p_target must be a probability"),
+        ({"c_miss": math.nan}, "c_miss must be a finite cost of at least 0, got nan"),
+        ({"p_spoof": -0.1}, r"p_spoof must be a probability in \[0, 1\], got -0.1"),
     ],
 )
 def test_impossible_costs_and_priors_are_errors(arguments, message):
@@ -60,6 +65,32 @@ def test_impossible_costs_and_priors_are_errors(arguments, message):
         CostModel(**arguments)
     with pytest.raises(ValueError, match=message):
         as_cost_model(arguments)
+
+
+def test_values_that_are_no_numbers_are_errors_that_name_them():
+    with pytest.raises(InputError, match="c_miss must be a finite cost of at least 0, got '1'"):
+        CostModel(c_miss="1")
+    with pytest.raises(InputError, match=r"p_spoof must be a probability .* got None"):
+        CostModel(p_spoof=None)
+    with pytest.raises(InputError, match="costs must be numbers, got 'much' for c_fa_spoof"):
+        as_cost_model({"c_fa_spoof": "much"})
+    with pytest.raises(InputError, match=r"costs must be a CostModel, .* got 5"):
+        as_cost_model(5)
+
+
+@settings(max_examples=80, deadline=None)
+@given(costs=st.tuples(*[st.floats(0, 100)] * 3), parts=st.tuples(*[st.floats(0.01, 1)] * 3))
+def test_weights_odds_and_blind_cost_belong_together(costs, parts):
+    total = sum(parts)
+    target, nontarget = parts[0] / total, parts[1] / total
+    model = CostModel(*costs, target, nontarget, 1 - target - nontarget)
+    weights = [math.exp(value) for value in model.log_weights]
+    expected = [model.weight_miss, model.weight_fa_nontarget, model.weight_fa_spoof]
+    assert weights == pytest.approx(expected, rel=1e-12)
+    assert model.default_cost == min(expected[0], expected[1] + expected[2])
+    if expected[0] > 0 and expected[1] + expected[2] > 0:
+        assert math.exp(model.log_beta) * sum(expected[1:]) == pytest.approx(expected[0], rel=1e-9)
+        assert model.spoof_share * sum(expected[1:]) == pytest.approx(expected[2], rel=1e-9)
 
 
 def test_unknown_names_are_errors():

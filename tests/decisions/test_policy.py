@@ -171,6 +171,41 @@ def test_normalised_cost_where_deciding_blindly_is_free():
     assert empirical_cost(torch.tensor([1, 0, 0]), labels, free).normalised.item() == math.inf
 
 
+@pytest.mark.parametrize(
+    ("absent", "costs"),
+    [(0, CostModel(1.0, 2.0, 9.0, 0.4, 0.6, 0.0)), (2, CostModel(1.0, 9.0, 2.0, 0.4, 0.0, 0.6))],
+    ids=["plain verification", "plain countermeasure"],
+)
+def test_a_class_without_weight_needs_no_trials(absent, costs):
+    """The reductions at ρ = 0 and 1 have lists of two classes."""
+    labels = torch.tensor([1, 1, 1, 1, *[2 - absent] * 2])
+    result = empirical_cost([1, 1, 1, 0, 1, 0], labels, costs)
+    assert result.cost.item() == pytest.approx(0.4 * 0.25 + 2 * 0.6 * 0.5)
+    rates = result.p_fa_spoof, None, result.p_fa_nontarget
+    assert math.isnan(rates[absent].item())
+    assert rates[2 - absent].item() == 0.5
+    with pytest.raises(ValueError, match=f"labels hold no {['spoof', '', 'nontarget'][absent]}"):
+        empirical_cost([1, 1, 1, 0, 1, 0], labels, CostModel())
+
+
+def test_costs_may_be_given_by_the_name_of_a_preset():
+    fused, labels = trial([2.0, -1.0, 0.5], [3.0, 4.0, -0.5]), [1, 2, 0]
+    for name, costs in PRESETS.items():
+        assert torch.equal(accept(fused, name), accept(fused, costs))
+        assert torch.equal(posteriors(fused, name), posteriors(fused, costs))
+        assert torch.equal(expected_cost(fused, name), expected_cost(fused, costs))
+        assert compare_policies(fused, labels, name) == compare_policies(fused, labels, costs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(asv=st.floats(-1e6, 1e6, width=32), cm=st.floats(-1e6, 1e6, width=32), rho=st.floats(0, 1))
+def test_the_nonlinear_score_is_float64_whatever_the_llrs_are(asv, cm, rho):
+    single = torch.tensor([asv], dtype=torch.float32), torch.tensor([cm], dtype=torch.float32)
+    score = nonlinear_score(*single, 1 - rho, rho)
+    assert score.dtype == torch.float64
+    assert torch.equal(score, nonlinear_score(*(x.double() for x in single), 1 - rho, rho))
+
+
 def test_compare_policies_is_accept_and_the_two_costs():
     generator = np.random.default_rng(0)
     fused = trial(generator.normal(0, 3, 500), generator.normal(0, 3, 500))
@@ -196,7 +231,14 @@ def test_compare_policies_is_accept_and_the_two_costs():
         (lambda: accept(trial([0, 1], 0), CostModel()), r"differ in shape: \(2,\), \(1,\)"),
         (lambda: empirical_cost([1, 0], [0, 1, 2], CostModel()), r"shape \(2,\), labels \(3,\)"),
         (lambda: empirical_cost([1, 0, 1], [0, 1, 1], CostModel()), "no nontarget trial"),
-        (lambda: empirical_cost([1, 0, 1, 1], [0, 1, 2, 5], CostModel()), "the code 5"),
+        (
+            lambda: empirical_cost([1, 0, 1, 1], [0, 1, 2, 5], CostModel()),
+            r"labels must be among 0 \(spoof\), 1 \(target\), 2 \(nontarget\), got 5",
+        ),
+        (lambda: empirical_cost([0.3, 0, 1], [0, 1, 2], CostModel()), "accepted must .* got 0.3"),
+        (lambda: empirical_cost([1, 0], ["spoof", "x"], CostModel()), "labels must be numbers"),
+        (lambda: accept(trial(0, 0), "a-dcf2"), "unknown cost model 'a-dcf2'"),
+        (lambda: accept(FusedScores("x", [0.0], [0.0]), CostModel()), "asv_llr must be numbers"),
     ],
 )
 def test_bad_input_is_an_error(call, message):

@@ -180,6 +180,28 @@ def test_expected_cost_at_priors_weights_classes(pair: tuple[ScoreTable, ScoreTa
     assert result.expected_at_priors is None
 
 
+def test_trials_of_two_classes_are_decided_where_the_costs_need_no_third(
+    pair: tuple[ScoreTable, ScoreTable],
+) -> None:
+    dev, evaluation = pair
+    system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
+    bonafide = evaluation.take(np.flatnonzero(evaluation.labels() != 0))
+    plain = CostModel(1.0, 2.0, 9.0, 0.4, 0.6, 0.0)
+    result = decide_trials(bonafide, system, plain).result
+    fused = system(bonafide.numbers("asv_score"), bonafide.numbers("cm_score"))
+    accepted = (fused.asv_llr > -plain.log_beta).numpy()  # plain speaker verification
+    miss = 1 - accepted[bonafide.labels() == 1].mean()
+    false = accepted[bonafide.labels() == 2].mean()
+    assert result.actual is not None
+    assert float(result.actual.cost) == pytest.approx(0.4 * miss + 1.2 * false)
+    assert result.expected_at_priors is not None
+    unpriced = decide_trials(bonafide, system, CostModel(c_fa_spoof=0.0)).result
+    assert unpriced.actual is not None
+    assert unpriced.expected_at_priors is None  # spoofs have a prior, but no trials
+    with pytest.raises(InputError, match=r"eval.csv: labels hold no spoof trial .*give some, or"):
+        decide_trials(bonafide, system, PRESETS["a-dcf1"])
+
+
 def test_choice_of_the_system(pair: tuple[ScoreTable, ScoreTable]) -> None:
     systems = fuse_tables(*pair, [*NAMES, "B1c"], "toy", Settings()).systems
     assert choose_system(systems, None) == "L3t"
