@@ -8,8 +8,9 @@ from lightning_sasv.fusion.pipeline import (
     unpack_system,
 )
 from lightning_sasv.fusion.rules import RULES
+from lightning_sasv.fusion.search import RHO_CHOICES
 from lightning_sasv.fusion.stages import CALIBRATIONS, DENSITIES
-from lightning_sasv.fusion.system import RHO_CHOICES, FusionSystem
+from lightning_sasv.fusion.system import FusionSystem
 from lightning_sasv.fusion.zoo import (
     OUR_SYSTEMS,
     PAPER_SYSTEMS,

@@ -20,7 +20,8 @@ def score_pairs(asv: Any, cm: Any) -> Tensor:
 
     Args:
         asv: ASV scores, tensor or array, (trials,) or (rows, trials).
-        cm: CM scores; a side without rows goes with every row of the other.
+        cm: CM scores; a side without rows goes with every row of the other. Where one side is on
+            the CPU, it follows the other to its device.
 
     Raises:
         InputError: A score is NaN, infinite or above :data:`LARGEST_SCORE`, or the shapes do not
@@ -43,21 +44,22 @@ def score_pairs(asv: Any, cm: Any) -> Tensor:
         shape = None
     if shape is None or shapes["asv"][-1] != shapes["cm"][-1]:
         raise InputError(f"asv and cm differ in shape: {shapes['asv']} and {shapes['cm']}")
-    return torch.stack([side.expand(shape) for side in sides.values()], dim=-2)
+    device = max((side.device for side in sides.values()), key=lambda one: one.type != "cpu")
+    return torch.stack([side.expand(shape).to(device) for side in sides.values()], dim=-2)
 
 
 def as_label_rows(labels: Any, rows: int, trials: int) -> Tensor:
     """Labels as integer codes of shape ``(rows, trials)``, every class present in every row.
 
     Args:
-        labels: ``TrialClass`` codes of shape ``(trials,)`` or ``(rows, trials)``.
+        labels: ``TrialClass`` codes or words of shape ``(trials,)`` or ``(rows, trials)``.
         rows: Number of stacked seeds.
         trials: Number of trials.
 
     Raises:
         InputError: Wrong shape, a code outside {0, 1, 2}, or a class without trials.
     """
-    tensor = _as_tensor("labels", labels)
+    tensor = _as_tensor("labels", labels, words=True)
     if tensor.shape not in ((trials,), (rows, trials), (1, trials)):
         raise InputError(f"labels have shape {tuple(tensor.shape)}, but there are {trials} trials")
     masks = {code: tensor == int(code) for code in TrialClass}
@@ -83,8 +85,15 @@ def check_pairs_spread(pairs: Tensor) -> None:
 
 
 def check_spread(name: str, rows: Tensor) -> None:
-    """Raise if a row of scores (rows, trials) is constant, but for less than floats resolve."""
+    """Raise if a row of scores (rows, trials) cannot be standardised in floats.
+
+    Raises:
+        InputError: A row is constant, but for less than floats resolve, or it holds a NaN or a
+            size whose square would overflow.
+    """
     low, high = rows.aminmax(dim=-1)
+    if not bool(((low >= -LARGEST_SCORE) & (high <= LARGEST_SCORE)).all()):
+        raise _wrong_size(name, rows)
     constant = high - low < 1 / LARGEST_SCORE
     if bool(constant.any()):
         value = low[constant][0].item()
@@ -95,16 +104,39 @@ def _check_size(name: str, tensor: Tensor) -> None:
     """Raise at the first NaN, infinity, or size whose square would overflow."""
     low, high = tensor.aminmax()  # NaN comes through, and this is far cheaper than a mask
     if not bool((low >= -LARGEST_SCORE) & (high <= LARGEST_SCORE)):
-        where = (~(tensor.abs() <= LARGEST_SCORE)).nonzero()[0].tolist()
-        value = tensor[tuple(where)].item()
-        raise InputError(
-            f"{name} must be finite (at most {LARGEST_SCORE:.0e} in size), "
-            f"got {value} at index {where[-1]}"
-        )
+        raise _wrong_size(name, tensor)
 
 
-def _as_tensor(name: str, values: Any) -> Tensor:
+def _wrong_size(name: str, tensor: Tensor) -> InputError:
+    """The error about the first NaN, infinity or huge value."""
+    where = (~(tensor.abs() <= LARGEST_SCORE)).nonzero()[0].tolist()
+    value = tensor[tuple(where)].item()
+    return InputError(
+        f"{name} must be finite (at most {LARGEST_SCORE:.0e} in size), "
+        f"got {value} at index {where[-1]}"
+    )
+
+
+def _as_tensor(name: str, values: Any, *, words: bool = False) -> Tensor:
+    """A column as a tensor; with ``words``, the names of the classes are taken for their codes."""
+    if isinstance(values, Tensor):
+        return values
     try:
-        return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values))
+        array = np.asarray(values)
+        if words and array.dtype.kind in "US":
+            array = _codes_of_words(name, array)
+        return torch.as_tensor(array)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers: {error}") from None
+
+
+def _codes_of_words(name: str, array: np.ndarray) -> np.ndarray:
+    """Codes of the words ``spoof``, ``target`` and ``nontarget``."""
+    words, index = np.unique(array.astype(np.str_), return_inverse=True)
+    codes = {str(code): int(code) for code in TrialClass}
+    for word in words:
+        if word not in codes:
+            raise InputError(f"{name} hold {str(word)!r}; expected {', '.join(codes)}")
+    return np.array([codes[word] for word in words])[index].reshape(array.shape)

@@ -14,6 +14,7 @@ from lightning_sasv.fusion.densities import (
     split_by_class,
     unit_covariances,
 )
+from lightning_sasv.fusion.numbers import count
 from lightning_sasv.fusion.stage import store
 from lightning_sasv.trials import TrialClass
 
@@ -35,11 +36,9 @@ class Mixture(Density):
 
     def __init__(self, copies: int = 1, components: int = 2) -> None:
         super().__init__()
-        if components < 1:
-            raise InputError(f"components must be at least 1, got {components}")
-        self.components = components
-        axes = (copies, 3, components)
-        self.register_buffer("weight", torch.full(axes, 1 / components, dtype=torch.float64))
+        self.components = count("components", components)
+        axes = (copies, 3, self.components)
+        self.register_buffer("weight", torch.full(axes, 1 / self.components, dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(*axes, 2, dtype=torch.float64))
         self.register_buffer("covariance", unit_covariances(*axes))
 

@@ -51,11 +51,11 @@ def minimise(objective: Objective, start: Tensor, max_iterations: int = 200) -> 
             return point.parameters
         following = _advance(objective, point)
         if following is None:
-            return point.parameters
+            break
         point = following
     # Separable classes have their minimum at infinity, or far out on a plain by a tiny penalty.
     norm = float(point.gradient.norm())
-    if not norm < _NEARLY_FLAT:
+    if not norm < _NEARLY_FLAT * max(1.0, abs(point.value)):
         raise InputError(
             f"no minimum within {max_iterations} Newton steps (gradient norm {norm:.1e}); "
             "separable classes need a larger penalty"

@@ -12,15 +12,56 @@ from torch import Tensor
 
 from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.rules import fuse_nonlinear
+from lightning_sasv.fusion.rules import check_rho, fuse_nonlinear
 from lightning_sasv.metrics.functional import eer
 from lightning_sasv.trials import TrialClass
+
+SEARCHES = ("grid_eer", "grid_risk")
+"""Choices of ρ that need development trials."""
+
+RHO_CHOICES = (*SEARCHES, "priors")
+"""Names that ρ can be given by; a number is a fixed ρ."""
 
 _SAME_RISK = 1e-12
 """Risks that differ by less are equal: they are sums in different orders."""
 
 Loss = Callable[[float], float]
 """Maps a candidate of ρ to its loss."""
+
+
+def initial_rho(rho: float | str, costs: CostModel) -> float:
+    """ρ before any fit: the fixed one, that of the priors, or ½ until it is searched.
+
+    Args:
+        rho: A number in [0, 1] or one of :data:`RHO_CHOICES`.
+        costs: Costs and priors; ``priors`` is their cost-weighted spoof prevalence.
+
+    Raises:
+        InputError: An unknown name, or a number outside [0, 1].
+    """
+    if isinstance(rho, str):
+        if rho not in RHO_CHOICES:
+            raise InputError(
+                f"unknown rho {rho!r}; expected {', '.join(RHO_CHOICES)}, or a fixed number"
+            )
+        return costs.spoof_share if rho == "priors" else 0.5
+    check_rho(rho)
+    return rho
+
+
+def find_rho(search: str, llrs: Tensor, labels: Tensor, costs: CostModel) -> float:
+    """ρ by one of :data:`SEARCHES` on development trials.
+
+    Args:
+        search: ``grid_eer`` (the paper's search, least SASV-EER) or ``grid_risk`` (least empirical
+            decision risk).
+        llrs: ASV and CM LLRs of the trials, (2, trials).
+        labels: ``TrialClass`` codes, (trials,).
+        costs: Costs and priors of ``grid_risk``.
+    """
+    if search == "grid_eer":
+        return grid_search(eer_loss(llrs, labels))
+    return least_risk_rho(llrs, labels, costs)
 
 
 def grid_search(loss: Loss, rounds: int = 5, points: int = 10) -> float:

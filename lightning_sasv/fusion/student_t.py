@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.densities import (
     Density,
     floored,
@@ -16,6 +15,7 @@ from lightning_sasv.fusion.densities import (
     split_by_class,
     unit_covariances,
 )
+from lightning_sasv.fusion.numbers import positive
 from lightning_sasv.fusion.stage import store
 from lightning_sasv.trials import TrialClass
 
@@ -41,9 +41,7 @@ class StudentT(Density):
 
     def __init__(self, copies: int = 1, dof: float = 4.0) -> None:
         super().__init__()
-        if not 0 < dof < math.inf:
-            raise InputError(f"dof must be positive and finite, got {dof}")
-        self.dof = float(dof)
+        self.dof = positive("dof", dof)
         self.register_buffer("mean", torch.zeros(copies, 3, 2, dtype=torch.float64))
         self.register_buffer("scatter", unit_covariances(copies, 3))
 

@@ -13,14 +13,13 @@ from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.calibration import CalibrationSettings
 from lightning_sasv.fusion.inputs import as_label_rows, check_pairs_spread, score_pairs
-from lightning_sasv.fusion.rules import PLAIN_RULES, RULES, check_rho, fuse_nonlinear
-from lightning_sasv.fusion.search import eer_loss, grid_search, least_risk_rho
+from lightning_sasv.fusion.numbers import count, positive, real
+from lightning_sasv.fusion.rules import PLAIN_RULES, RULES, fuse_nonlinear
+from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
 from lightning_sasv.fusion.sharing import SharedStages
 from lightning_sasv.fusion.stage import Stage, store
 from lightning_sasv.fusion.stages import build_calibration, build_density
 from lightning_sasv.trials import FusedScores
-
-RHO_CHOICES = ("grid_eer", "grid_risk", "priors")
 
 
 class FusionSystem(nn.Module):
@@ -75,32 +74,35 @@ class FusionSystem(nn.Module):
         copies: int = 1,
     ) -> None:
         super().__init__()
-        if copies < 1:
-            raise InputError(f"copies must be at least 1, got {copies}")
         if rule not in RULES:
             raise InputError(f"unknown rule {rule!r}; expected one of {', '.join(RULES)}")
         self.config: dict[str, Any] = {
             "density": density,
             "calibration": calibration,
             "rule": rule,
-            "rho": rho if isinstance(rho, str) else float(rho),
-            "dof": float(dof),
-            "components": int(components),
-            "penalty": None if penalty is None else float(penalty),
-            "effective_prior": float(effective_prior),
+            "rho": rho if isinstance(rho, str) else real("rho", rho),
+            "dof": positive("dof", dof),
+            "components": count("components", components),
+            "penalty": None if penalty is None else real("penalty", penalty),
+            "effective_prior": real("effective_prior", effective_prior),
             "cm_positives": cm_positives,
             "costs": costs if isinstance(costs, str) else asdict(as_cost_model(costs)),
-            "copies": int(copies),
+            "copies": count("copies", copies),
         }
-        self.copies = copies
+        self.copies: int = self.config["copies"]
         self.rule = rule
         self.costs = as_cost_model(costs)
-        settings = CalibrationSettings(penalty, effective_prior, cm_positives, self.costs)
-        self.density = build_density(density, copies, dof=dof, components=components)
-        self.calibration = build_calibration(calibration, settings, copies)
-        self.register_buffer("rho", self._initial_rho(rho) if rule == "nonlinear" else None)
-        ready = not self._needs_fit()
-        self.register_buffer("fitted", torch.full((copies,), ready))
+        self.density = build_density(
+            density, self.copies, dof=self.config["dof"], components=self.config["components"]
+        )
+        settings = CalibrationSettings(
+            self.config["penalty"], self.config["effective_prior"], cm_positives, self.costs
+        )
+        self.calibration = build_calibration(calibration, settings, self.copies)
+        start = initial_rho(self.config["rho"], self.costs)
+        prevalence = torch.full((self.copies,), start, dtype=torch.float64)
+        self.register_buffer("rho", prevalence if rule == "nonlinear" else None)
+        self.register_buffer("fitted", torch.full((self.copies,), not self._needs_fit()))
 
     @property
     def is_fitted(self) -> bool:
@@ -207,24 +209,8 @@ class FusionSystem(nn.Module):
         super()._apply(keep_type, recurse)  # type: ignore[no-untyped-call]
         return self
 
-    def _initial_rho(self, rho: float | str) -> Tensor:
-        """ρ before any fit: the fixed one, or a neutral one until the search."""
-        if rho == "priors":
-            value = self.costs.spoof_share
-        elif isinstance(rho, str):
-            if rho not in RHO_CHOICES:
-                raise InputError(
-                    f"unknown rho {rho!r}; expected a number or one of {', '.join(RHO_CHOICES)}"
-                )
-            value = 0.5
-        else:
-            value = float(rho)
-        tensor = torch.full((self.copies,), value, dtype=torch.float64)
-        check_rho(tensor)
-        return tensor
-
     def _searches_rho(self) -> bool:
-        return self.rho is not None and self.config["rho"] in ("grid_eer", "grid_risk")
+        return self.rho is not None and self.config["rho"] in SEARCHES
 
     def _needs_fit(self) -> bool:
         return self.density is not None or self.calibration is not None or self._searches_rho()
@@ -251,10 +237,6 @@ class FusionSystem(nn.Module):
         """Search ρ of each seed on its LLR pairs (copies, 2, trials), if it is to be searched."""
         if self.rho is None or not self._searches_rho():
             return
-        found = []
-        for llrs, codes in zip(scores, labels, strict=True):
-            if self.config["rho"] == "grid_eer":
-                found.append(grid_search(eer_loss(llrs, codes)))
-            else:
-                found.append(least_risk_rho(llrs, codes, self.costs))
+        rows = zip(scores, labels, strict=True)
+        found = [find_rho(self.config["rho"], *row, self.costs) for row in rows]
         store(self, rho=self.rho.new_tensor(found))

@@ -131,36 +131,6 @@ def test_mixture_needs_as_many_trials_as_components():
         FusionSystem(density="mixture").fit(torch.randn(7), torch.randn(7), labels)
 
 
-DENSITIES = ["gaussian", "tied", "diagonal", "student_t", "mixture"]
-
-
-@pytest.mark.parametrize("density", DENSITIES)
-@pytest.mark.parametrize("kind", ["one cm value per class", "two trials", "collinear", "far out"])
-def test_degenerate_classes_give_finite_llrs(density, kind):
-    generator = torch.Generator().manual_seed(0)
-    asv = torch.randn(30, generator=generator, dtype=torch.float64)
-    cm = torch.randn(30, generator=generator, dtype=torch.float64)
-    labels = torch.arange(30) % 3
-    if kind == "one cm value per class":
-        cm = labels.double()
-    elif kind == "two trials":
-        asv, cm, labels = asv[:6], cm[:6], labels[:6]
-    elif kind == "collinear":
-        cm = 2 * asv - 1
-    else:
-        asv, cm = 1e8 + 1e8 * asv, 1e-8 * cm
-    fused = FusionSystem(density=density, rule="nonlinear").fit(asv, cm, labels)(asv, cm)
-    assert all(torch.isfinite(values).all() for values in fused)
-
-
-@pytest.mark.parametrize("density", ["gaussian", "tied", "student_t", "mixture"])
-def test_collinear_scores_of_huge_scale_are_a_clear_error(density):
-    generator = torch.Generator().manual_seed(0)
-    asv = 1e12 * torch.randn(30, generator=generator, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"collinear in class \w+: covariance .* is singular"):
-        FusionSystem(density=density).fit(asv, 2 * asv, torch.arange(30) % 3)
-
-
 def test_fits_do_not_touch_the_global_random_state(trials):
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -171,14 +141,6 @@ def test_fits_do_not_touch_the_global_random_state(trials):
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"density": "student_t", "dof": 0.0}, "dof must be positive and finite, got 0"),
-        ({"density": "mixture", "components": 0}, "components must be at least 1, got 0"),
-        ({"density": "laplace"}, "unknown density 'laplace'; expected one of gaussian"),
-    ],
-)
-def test_settings_out_of_range_are_errors(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        FusionSystem(**arguments)
+def test_unknown_densities_are_errors():
+    with pytest.raises(ValueError, match="unknown density 'laplace'; expected one of gaussian"):
+        FusionSystem(density="laplace")

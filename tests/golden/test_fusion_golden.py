@@ -15,6 +15,7 @@ import pytest
 import torch
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
+from torch.nn.functional import logsigmoid
 
 from lightning_sasv.decisions import compare_policies, cost_preset
 from lightning_sasv.fusion import PAPER_SYSTEMS, FusionSystem, fit_and_fuse
@@ -149,6 +150,57 @@ def test_gradient_of_the_paper_calibration_is_below_1e_9(fitted, scores, golden,
         slope = np.where(truth, prior, 1 - prior) * -sign * expit(-sign * (a * values + b))
         gradient = [math.fsum(slope * values) + a, math.fsum(slope)]
         assert math.hypot(*gradient) < 1e-9
+
+
+def textbook_loss(llrs, labels):
+    """Effective-prior log-loss at ½ of both sides: target/nontarget and bona fide/spoof."""
+    asv, cm = llrs
+    sides = [(asv[labels == 1], asv[labels == 2]), (cm[labels != 0], cm[labels == 0])]
+    return -sum(0.5 * logsigmoid(p).mean() + 0.5 * logsigmoid(-n).mean() for p, n in sides)
+
+
+def multinomial_loss(llrs, labels):
+    """Class-balanced log-loss of the softmax over spoof, target and nontarget."""
+    asv, cm = llrs
+    log_posterior = torch.stack([-cm, torch.zeros_like(asv), -asv]).log_softmax(dim=0)
+    return -sum(log_posterior[code, labels == code].mean() for code in range(3)) / 3
+
+
+def joint_loss(llrs, labels):
+    """Log-loss of the nonlinear score at the effective priors of ASVspoof 5."""
+    costs = cost_preset("asvspoof5")
+    weights = costs.weight_fa_spoof, costs.weight_miss, costs.weight_fa_nontarget
+    spoof, target, nontarget = (weight / sum(weights) for weight in weights)
+    parts = torch.stack([math.log(nontarget) - llrs[0], math.log(spoof) - llrs[1]])
+    margin = math.log(target) - parts.logsumexp(dim=0)
+    share = {0: spoof, 1: target, 2: nontarget}
+    return -sum(
+        part * logsigmoid((1 if code == 1 else -1) * margin[labels == code]).mean()
+        for code, part in share.items()
+    )
+
+
+LOSSES = {
+    "effective_prior": textbook_loss,
+    "multinomial": multinomial_loss,
+    "joint": joint_loss,
+}
+
+
+@pytest.mark.parametrize("recipe", LOSSES)
+def test_gradient_of_our_calibrations_is_below_1e_9(scores, recipe):
+    """By autograd, in the units of the scores; off-diagonal weights are free in one recipe only."""
+    dev = scores["dev"]
+    labels = torch.from_numpy(dev.label)
+    system = FusionSystem(calibration=recipe, costs="asvspoof5", penalty=0.0)
+    system.fit(dev.asv, dev.cm, dev.label)
+    weight, bias = (
+        part[0].clone().requires_grad_() for part in system.calibration.state_dict().values()
+    )
+    pairs = torch.from_numpy(np.stack([dev.asv, dev.cm]))
+    LOSSES[recipe](weight @ pairs + bias[:, None], labels).backward()
+    free = weight.grad if recipe == "multinomial" else weight.grad.diagonal()
+    assert math.hypot(free.norm().item(), bias.grad.norm().item()) < 1e-9
 
 
 @pytest.mark.parametrize("name", ["L3", "L3c"])

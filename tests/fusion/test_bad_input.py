@@ -1,0 +1,106 @@
+"""Bad input of a fusion system: every error names the argument and the offending value."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion import FusionSystem, build_system
+
+GOOD = {
+    "asv": torch.tensor([0.1, 0.9, 0.2, 0.3, 0.8, 0.15]),
+    "cm": torch.tensor([-1.0, 2.0, 1.5, -2.0, 1.0, 2.5]),
+    "labels": torch.tensor([0, 1, 2, 0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"labels": [0, 0, 2, 0, 2, 2]}, "no target trial .code 1. among 6"),
+        ({"labels": [1, 1, 2, 1, 2, 2]}, "no spoof trial .code 0."),
+        ({"labels": [0, 1, 1, 0, 1, 1]}, "no nontarget trial .code 2."),
+        ({"labels": [0, 1, 2, 0, 1, 3]}, "the code 3; expected 0"),
+        ({"labels": [0, 1, 2, 0, 1, -1]}, "the code -1"),
+        ({"labels": [0.0, 1.0, 2.0, 0.0, 1.0, 0.5]}, "the code 0.5"),
+        ({"labels": ["spoof", "target"] * 3}, "no nontarget trial .code 2."),
+        ({"labels": ["spoof", "target", "other"] * 2}, "labels hold 'other'; expected spoof"),
+        ({"labels": [None, 1, 2, 0, 1, 2]}, "labels must be numbers"),
+        ({"labels": [[0, 1], [2]]}, "labels must be numbers"),
+        ({"labels": [0, 1, 2, 0, 1, math.nan]}, "the code nan"),
+        ({"asv": ["high"] * 6}, "asv must be numbers"),
+        ({"labels": [0, 1, 2]}, r"labels have shape \(3,\), but there are 6 trials"),
+        ({"asv": [0.1, math.nan, 0.2, 0.3, 0.8, 0.15]}, "asv must be finite.*got nan at index 1"),
+        ({"cm": [0.1, 0.2, math.inf, 0.3, 0.8, 0.15]}, "cm must be finite.*got inf at index 2"),
+        ({"cm": [0.1, 0.2, 1e101, 0.3, 0.8, 0.15]}, "cm must be finite.*got 1e.101 at index 2"),
+        ({"asv": [0.5] * 6}, "asv is constant: all 6 values are 0.5"),
+        ({"cm": [3.0] * 6}, "cm is constant: all 6 values are 3.0"),
+        ({"cm": [0.1, 0.2, 0.3]}, r"asv and cm differ in shape: \(6,\) and \(3,\)"),
+        ({"asv": []}, r"asv must have shape .* got \(0,\)"),
+        ({"asv": [[[0.1]]]}, r"asv must have shape .* got \(1, 1, 1\)"),
+        ({"cm": torch.rand(2, 6)}, "asv and cm have 2 rows, the system 1 copies"),
+    ],
+)
+@pytest.mark.parametrize("name", ["B1", "L3c", "M3"])
+def test_bad_development_trials_are_errors_that_name_the_argument(name, wrong, message):
+    with pytest.raises(InputError, match=message):
+        build_system(name).fit(**(GOOD | wrong))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rule": "product"}, "unknown rule 'product'"),
+        ({"calibration": "platt"}, "unknown calibration 'platt'"),
+        ({"copies": 0}, "copies must be at least 1 and whole, got 0"),
+        ({"copies": 1.5}, "copies must be at least 1 and whole, got 1.5"),
+        ({"rho": 1.5}, r"rho must lie in \[0, 1\], got 1.5"),
+        ({"rho": -0.1, "rule": "nonlinear"}, r"rho must lie in \[0, 1\], got -0.1"),
+        ({"rho": math.nan}, r"rho must lie in \[0, 1\], got nan"),
+        ({"rho": None}, "rho must be a number, got None"),
+        ({"rho": "best"}, "unknown rho 'best'; expected grid_eer, grid_risk, priors, or a fixed"),
+        ({"dof": 0.0}, "dof must be positive and finite, got 0"),
+        ({"dof": "four"}, "dof must be a number, got 'four'"),
+        ({"components": 0}, "components must be at least 1 and whole, got 0"),
+        ({"components": 2.5}, "components must be at least 1 and whole, got 2.5"),
+        ({"penalty": "none"}, "penalty must be a number, got 'none'"),
+        ({"effective_prior": None}, "effective_prior must be a number, got None"),
+        ({"costs": "free"}, "unknown cost model 'free'"),
+        ({"costs": {"c_miss": -1.0}}, "c_miss must be a finite cost of at least 0, got -1"),
+        ({"costs": {"c_mis": 1.0}}, "unknown fields .'c_mis'."),
+        ({"costs": {"c_miss": None}}, "costs must be numbers, got None for c_miss"),
+        ({"costs": 3}, "costs must be a CostModel"),
+        ({"costs": {"p_target": 0.5}}, "must be 1, got 1.16666"),
+    ],
+)
+def test_bad_configuration_is_an_error_even_where_no_stage_uses_it(arguments, message):
+    with pytest.raises(InputError, match=message):
+        FusionSystem(**arguments)
+
+
+def test_bad_scores_to_fuse_are_errors(trials):
+    system = build_system("L3", copies=2).fit(*(part[:600] for part in trials))
+    with pytest.raises(ValueError, match="cm must be finite"):
+        system([0.1], [math.nan])
+    with pytest.raises(ValueError, match="3 rows, the system 2 copies"):
+        system(torch.rand(3, 4), torch.rand(3, 4))
+    with pytest.raises(ValueError, match=r"copy must lie in 0\.\.1, got 2"):
+        system.select(2)
+
+
+def test_labels_may_be_words(trials):
+    asv, cm, labels = (part[:300] for part in trials)
+    words = [["spoof", "target", "nontarget"][code] for code in labels]
+    by_word = build_system("L3c").fit(asv, cm, words).state_dict()
+    by_code = build_system("L3c").fit(asv, cm, labels).state_dict()
+    assert all(torch.equal(by_word[name], by_code[name]) for name in by_code)
+
+
+def test_the_row_of_a_missing_class_counts_alone():
+    """Each stacked seed needs all classes in its own row."""
+    labels = torch.stack([GOOD["labels"], torch.tensor([0, 1, 1, 0, 1, 1])])
+    with pytest.raises(InputError, match=r"no nontarget trial .code 2."):
+        build_system("B1c", copies=2).fit(GOOD["asv"], GOOD["cm"], labels)
