@@ -59,10 +59,14 @@ sweep: $(READY)  ## Run the W&B sweep over systems and seeds (offline when not l
 report: $(READY)  ## HTML report of the results in results/table1
 	$(BIN)/lightning report results/table1 $(ARGS)
 
+# Weights are looked for in a folder weights/ beside AUDIO; otherwise `lightning extract` looks into the caches.
+DEMO ?= results/audio_demo
+CM   ?= $(firstword $(wildcard $(AUDIO)/../weights/AASIST.pth $(AUDIO)/../../weights/AASIST.pth))
+ASV  ?= $(firstword $(wildcard $(AUDIO)/../weights/ecapa $(AUDIO)/../../weights/ecapa))
 audio-demo: $(READY)  ## Audio to results: AUDIO=DIR (ASVspoof 2019 LA layout), CM=AASIST.pth, ASV=ecapa folder
 	@test -n "$(AUDIO)" || { echo "say where the audio is: make audio-demo AUDIO=DIR [CM=FILE] [ASV=DIR]"; exit 2; }
-	$(BIN)/lightning extract --audio $(AUDIO) --out results/audio_demo/embeddings $(if $(CM),--cm $(CM)) $(if $(ASV),--asv $(ASV))
-	$(BIN)/lightning fit --config configs/model/small_corpus.yaml --model.systems '[L3c,B1]' --data.root results/audio_demo/embeddings --data.protocols $(AUDIO) $(ARGS)
+	$(BIN)/lightning extract --audio "$(AUDIO)" --out "$(DEMO)/embeddings" $(if $(CM),--cm "$(CM)") $(if $(ASV),--asv "$(ASV)")
+	$(BIN)/lightning fit --config configs/model/small_corpus.yaml --model.systems '[L3c,B1,B1c,L2,L2c,L3,B1v2,Post]' --data.root "$(DEMO)/embeddings" --data.protocols "$(AUDIO)" $(ARGS)
 
 faults: $(READY)  ## Kill and resume runs at 200 random moments each
 	$(BIN)/python -m tests.faults.kill_resume --points 200

@@ -21,6 +21,10 @@ def _report(text: str) -> None:
     Console(highlight=False, soft_wrap=True, markup=False).print(text)
 
 
+def _short(text: str, length: int = 100) -> str:
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
 def extract(
     *,
     audio: str,
@@ -138,7 +142,7 @@ def _summarise(results: Mapping[str, Any], target: Path) -> None:
         rate = f", {result.computed / result.seconds:.1f} a second" if result.computed else ""
         _report(f"{stem}: {len(result.store):,} embeddings, {result.computed:,} of them new{rate}")
     for stem, name, why in failures[:_SHOWN]:
-        _report(f"  {stem} lacks {name}: {why}")
+        _report(f"  {stem} lacks {_short(name)}: {_short(why, 300)}")
     if len(failures) > _SHOWN:
         _report(f"  and {len(failures) - _SHOWN} more; manifest.json lists them all")
     if not made:

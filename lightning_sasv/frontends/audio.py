@@ -21,6 +21,9 @@ SUFFIXES = (".flac", ".wav", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au")
 """Names that are taken for audio where a folder is searched."""
 
 _UNKNOWN_LENGTH = 2**62
+_RATES = (1_000, 768_000)
+"""Sample rates in use, from the lowest to the highest; a header that says another is damaged."""
+
 _FILTER_REACH = 10
 """Half-length of ``resample_poly``'s filter, in samples of the slower of the two rates."""
 
@@ -28,7 +31,8 @@ Waveforms = Tensor | Sequence[Tensor] | Sequence[np.ndarray]
 """A batch of recordings: (batch, time), or one 1-D array or tensor for each."""
 
 
-def _soundfile() -> ModuleType:
+def require_soundfile() -> ModuleType:
+    """The library that reads audio, or an error that says how to install it."""
     try:
         import soundfile
     except (ImportError, OSError) as error:
@@ -53,27 +57,40 @@ def read_audio(
     Raises:
         InputError: The file is missing, empty, cut short, not audio, or holds NaN or infinity.
     """
-    soundfile = _soundfile()
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
     try:
-        with soundfile.SoundFile(path) as file:
-            rate, length = int(file.samplerate), int(file.frames)
-            wanted = -1 if samples is None else _frames_needed(samples, rate, sample_rate)
-            data = file.read(wanted, dtype="float32", always_2d=True)
-    except soundfile.SoundFileError as error:
-        reason = str(getattr(error, "error_string", error)).rstrip(".")
-        raise InputError(f"{path}: cannot be read as audio ({reason})") from None
-    expected = length if wanted < 0 else min(wanted, length)
-    if len(data) < expected < _UNKNOWN_LENGTH:
-        raise InputError(f"{path}: cut short, {len(data)} of {expected} samples could be read")
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+        data, rate, missing = _read_samples(path, sample_rate, samples)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if missing > 0:
+        raise InputError(
+            f"{path}: cut short, {len(data)} of {len(data) + missing} samples could be read"
+        )
     if not len(data):
         raise InputError(f"{path}: holds no samples")
     if not np.isfinite(data).all():
         raise InputError(f"{path}: holds NaN or infinite samples")
     mono = data[:, 0] if data.shape[1] == 1 else data.mean(axis=1, dtype=np.float32)
     return resample(mono, rate, sample_rate)[:samples]
+
+
+def _read_samples(path: Path, sample_rate: int, samples: int | None) -> tuple[np.ndarray, int, int]:
+    """Samples (time, channels) at the file's own rate, that rate, and how many are missing."""
+    soundfile = require_soundfile()
+    try:
+        with soundfile.SoundFile(path) as file:
+            rate, length = int(file.samplerate), int(file.frames)
+            if not _RATES[0] <= rate <= _RATES[1]:
+                raise InputError(f"{path}: damaged, its header says {rate} samples a second")
+            wanted = -1 if samples is None else _frames_needed(samples, rate, sample_rate)
+            data = file.read(wanted, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, TypeError, UnicodeError, MemoryError) as error:
+        reason = str(getattr(error, "error_string", error)).rstrip(".") or type(error).__name__
+        raise InputError(f"{path}: cannot be read as audio ({reason})") from None
+    expected = length if wanted < 0 else min(wanted, length)
+    return data, rate, expected - len(data) if expected < _UNKNOWN_LENGTH else 0
 
 
 def _frames_needed(samples: int, rate: int, sample_rate: int) -> int:

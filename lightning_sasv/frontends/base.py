@@ -50,8 +50,10 @@ def build_front_end(spec: dict[str, Any]) -> FrontEnd:
         )
     try:
         front_end = _resolve(path)(**arguments)
-    except TypeError as error:
-        raise InputError(f"front end {path}: {error}") from None
+    except InputError:
+        raise
+    except (TypeError, ValueError, OSError, RuntimeError) as error:
+        raise InputError(f"front end {path} cannot be made: {error}") from None
     if not isinstance(front_end, FrontEnd):
         raise InputError(
             f"{path} is no front end: it needs embed(waveforms), dim and sample_rate "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lightning_sasv.data.embeddings import SUFFIX
+from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.aasist import AASIST
 from lightning_sasv.frontends.base import FrontEnd, build_front_end
 from lightning_sasv.frontends.ecapa import ECAPA
@@ -74,6 +75,11 @@ class CorpusExtraction:
         """One split with one network and, for ASV, its speaker models."""
         stem = split.stem(f"{kind}_embd")
         utterances = split.with_enrolment if kind == "asv" else split.utterances
+        for utterance in utterances[
+            :1
+        ]:  # searches the folder now, not in a thread with a time limit
+            with suppress(InputError):
+                self.folder.find(utterance.place)
         arguments = (network, utterances, self.folder.find, self.out / (stem + SUFFIX))
         options: dict[str, Any] = {"overwrite": self.overwrite, "strict": self.strict}
         if self.bar is None:

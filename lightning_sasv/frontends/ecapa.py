@@ -92,10 +92,10 @@ class ECAPA(nn.Module):
         return torch.cat([self(part) for batch in batches for part in one_by_one(batch)])
 
     def forward(self, waveforms: Tensor) -> Tensor:
-        """Embeddings of waveforms of one length, (batch, time)."""
-        bands = self.features(waveforms)  # (batch, frames, bands)
+        """Embeddings of waveforms of one length, (batch, time); features are always float32."""
+        bands = self.features(waveforms.float())  # (batch, frames, bands)
         bands = bands - bands.mean(dim=1, keepdim=True)
-        return self.network(bands).squeeze(1)
+        return self.network(bands.to(waveforms.dtype)).squeeze(1)
 
 
 def _checkpoint_path(directory: str | Path | None) -> Path:

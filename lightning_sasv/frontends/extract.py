@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from lightning_sasv.files import write_text
 from lightning_sasv.frontends.base import FrontEnd, describe
 from lightning_sasv.frontends.lists import Utterance
 from lightning_sasv.frontends.manifest import Manifest
-from lightning_sasv.frontends.pipeline import Embedded, Find, Resources, embed_files
+from lightning_sasv.frontends.pipeline import Embedded, Resources, embed_files
+from lightning_sasv.frontends.reading import Find
 
 SHARD_SIZE, SHARD_SECONDS = 256, 60.0
 """A part is written after so many utterances or seconds, whichever comes first: no more than that
@@ -139,9 +141,10 @@ def extract(
 
     report(0)
     start = time.perf_counter()
-    for shard in _shards(embed_files(front_end, todo, find, resources), shard_size, result, report):
-        parts.write(shard)
-        done |= dict(zip(shard.ids, shard.vectors, strict=True))
+    with closing(embed_files(front_end, todo, find, resources)) as batches:  # ends its threads
+        for shard in _shards(batches, shard_size, result, report):
+            parts.write(shard)
+            done |= dict(zip(shard.ids, shard.vectors, strict=True))
     result.seconds = time.perf_counter() - start
     if strict and result.failures:
         name, reason = next(iter(result.failures.items()))

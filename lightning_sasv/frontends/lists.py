@@ -25,6 +25,8 @@ _COLUMNS = {1: (0, 0), 2: (0, 1), 4: (1, 1), 5: (1, 1)}
 """Columns of a list that hold the utterance and its place, by the number of columns."""
 
 _SPLIT_NAMES = {"train": "trn", "dev": "dev", "eval": "eval"}
+_NAME = re.compile(r"\w[\w.-]{0,49}")
+"""What a split may be called: a part of a file name."""
 
 
 class Utterance(NamedTuple):
@@ -119,8 +121,11 @@ class AudioFolder:
         path = Path(os.path.normpath(self.root / place))
         if "\0" in place or not path.is_relative_to(root):
             raise InputError(f"{place!r} leads out of the audio folder {self.root}")
-        if path.is_file():
-            return path
+        try:
+            if path.is_file():
+                return path
+        except OSError as error:  # a name that is too long, a folder that may not be entered
+            raise InputError(f"cannot be looked for: {error.strerror}") from None
         wanted = PurePosixPath(path.relative_to(root).as_posix())
         if wanted.suffix.lower() in SUFFIXES:
             wanted = wanted.with_suffix("")
@@ -151,6 +156,11 @@ def plan(
         enrolment: Enrolment lists, where ``protocol`` is a list.
         name: Name of the split, where ``protocol`` is a list or every recording is taken.
     """
+    if name and not _NAME.fullmatch(name):
+        raise InputError(
+            f"--name {name[:60]!r} cannot be part of a file name: at most 50 letters, digits, "
+            "'_', '-' and '.', the first of them a letter, digit or '_'"
+        )
     if protocol is not None and not Path(protocol).is_dir():
         split = _SPLIT_NAMES.get(_split_word(protocol), "") if name is None else name
         return [Split(split, read_list(protocol), _read_enrolments(enrolment))]
@@ -172,9 +182,11 @@ def _all_recordings(audio: AudioFolder) -> tuple[Utterance, ...]:
     if not audio.files:
         raise InputError(f"no recordings ({', '.join(SUFFIXES)}) below {audio.root}")
     found = [Utterance(str(PurePosixPath(file).with_suffix("")), file) for file in audio.files]
-    broken = next((u.place for u in found if len(u.place.splitlines()) > 1), None)
-    if broken is not None:
-        raise InputError(f"file name with a line break: {broken!r}; rename it")
+    for place in (utterance.place for utterance in found):
+        if len(place.splitlines()) > 1:
+            raise InputError(f"file name with a line break: {place!r}; rename it")
+        if place != place.encode(errors="ignore").decode():
+            raise InputError(f"file name that is not UTF-8: {place!r}; rename it")
     return _unique(found, str(audio.root))
 
 
@@ -187,7 +199,7 @@ def read_list(path: str | Path) -> tuple[Utterance, ...]:
     """
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read protocol {path}: {error}") from None
     found = []

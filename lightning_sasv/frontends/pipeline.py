@@ -5,27 +5,23 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.audio import read_audio
+from lightning_sasv.frontends.audio import require_soundfile
 from lightning_sasv.frontends.base import FrontEnd, move
 from lightning_sasv.frontends.lists import Utterance
+from lightning_sasv.frontends.reading import Find, Recordings, start_reading, wait_for
 
 READ_AHEAD = 2
 """Batches that are read while the networks are busy."""
-
-Find = Callable[[str], Path]
-"""Maps an utterance's place to its file, or says with an InputError why it cannot."""
 
 
 @dataclass(frozen=True)
@@ -96,26 +92,6 @@ class Embedded(NamedTuple):
     busy: float
 
 
-class _Read(NamedTuple):
-    ids: list[str]
-    waveforms: list[np.ndarray]
-    failures: dict[str, str]
-
-
-def _read_batch(front_end: FrontEnd, batch: Sequence[Utterance], find: Find) -> _Read:
-    read = _Read([], [], {})
-    samples = getattr(front_end, "samples", None)
-    for utterance in batch:
-        try:
-            waveform = read_audio(find(utterance.place), front_end.sample_rate, samples)
-        except InputError as error:
-            read.failures[utterance.id] = str(error)
-            continue
-        read.ids.append(utterance.id)
-        read.waveforms.append(waveform)
-    return read
-
-
 def _checked(front_end: FrontEnd, vectors: Tensor, count: int) -> Tensor:
     """Embeddings as float32 on the CPU, if they have the shape that the network promises."""
     if vectors.shape != (count, front_end.dim):
@@ -126,7 +102,7 @@ def _checked(front_end: FrontEnd, vectors: Tensor, count: int) -> Tensor:
     return vectors.detach().to("cpu", torch.float32)
 
 
-def _embed(front_end: FrontEnd, read: _Read) -> tuple[Tensor, dict[str, str]]:
+def _embed(front_end: FrontEnd, read: Recordings) -> tuple[Tensor, dict[str, str]]:
     """Embeddings of a batch; where the batch fails, recording by recording to find the reason."""
     if not read.ids:
         return torch.empty(0, front_end.dim), {}
@@ -137,7 +113,7 @@ def _embed(front_end: FrontEnd, read: _Read) -> tuple[Tensor, dict[str, str]]:
             reason = f"the network failed: {error}"
             return torch.full((1, front_end.dim), torch.nan), {read.ids[0]: reason}
         parts = [
-            _embed(front_end, _Read([name], [waveform], {}))
+            _embed(front_end, Recordings([name], [waveform], {}))
             for name, waveform in zip(read.ids, read.waveforms, strict=True)
         ]
         failures = {name: reason for _, failed in parts for name, reason in failed.items()}
@@ -145,10 +121,12 @@ def _embed(front_end: FrontEnd, read: _Read) -> tuple[Tensor, dict[str, str]]:
     return _checked(front_end, vectors, len(read.ids)), {}
 
 
-def _process(front_end: FrontEnd, reading: Future[_Read]) -> Embedded:
+def _process(
+    front_end: FrontEnd, batch: Sequence[Utterance], reading: Future[Recordings]
+) -> Embedded:
     """Embed a batch as soon as it has been read."""
     start = time.perf_counter()
-    read = reading.result()
+    read = wait_for(reading, batch)
     ready = time.perf_counter()
     vectors, failures = _embed(front_end, read)
     finite = torch.isfinite(vectors).all(dim=1)
@@ -178,18 +156,23 @@ def _one_thread_per_worker(device: torch.device) -> Iterator[None]:
 
 def embed_files(
     front_end: FrontEnd, utterances: Sequence[Utterance], find: Find, resources: Resources
-) -> Iterator[Embedded]:
+) -> Generator[Embedded, None, None]:
     """Embed recordings batch by batch, in order.
 
     Reading and resampling run in threads of their own, ahead of the networks. No more than
-    ``workers + READ_AHEAD`` batches of audio are in memory.
+    ``workers + READ_AHEAD`` batches of audio are in memory. There are no other processes, hence
+    no fork of a process with threads; and nothing waits without a limit.
 
     Args:
         front_end: The network.
         utterances: What to embed.
         find: Where the recordings are.
         resources: Batch size, workers and device.
+
+    Raises:
+        RunError: A batch could not be read within ``READ_SECONDS``.
     """
+    require_soundfile()
     device, count = resources.torch_device(), resources.worker_count()
     move(front_end, device)
     pending: deque[Future[Embedded]] = deque()
@@ -197,18 +180,16 @@ def embed_files(
     size = resources.batch()
     with (
         _one_thread_per_worker(device),
-        ThreadPoolExecutor(count, "read") as readers,
         ThreadPoolExecutor(count, "embed", initializer=start_worker) as workers,
     ):
         try:
             for first in range(0, len(utterances), size):
                 batch = utterances[first : first + size]
-                reading = readers.submit(_read_batch, front_end, batch, find)
-                pending.append(workers.submit(_process, front_end, reading))
+                reading = start_reading(front_end, batch, find)
+                pending.append(workers.submit(_process, front_end, batch, reading))
                 if len(pending) >= count + READ_AHEAD:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
         finally:
             workers.shutdown(wait=False, cancel_futures=True)
-            readers.shutdown(wait=False, cancel_futures=True)

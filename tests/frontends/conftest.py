@@ -11,6 +11,8 @@ import torch
 
 from lightning_sasv.frontends import AASIST, ECAPA
 from lightning_sasv.frontends.audio import read_audio
+from lightning_sasv.frontends.lists import AudioFolder
+from tests.frontends.toys import write_tone
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +53,11 @@ def golden_ecapa(shared: Path) -> dict[str, np.ndarray]:
 def recordings(shared: Path, golden_aasist: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The 21 recordings of the golden embeddings, whole."""
     return [read_audio(shared / "data" / str(file)) for file in golden_aasist["files"]]
+
+
+@pytest.fixture
+def audio(tmp_path: Path) -> AudioFolder:
+    """Thirty tones, u00 to u29."""
+    for number in range(30):
+        write_tone(tmp_path / "audio" / f"u{number:02d}.wav", 100 + 13 * number)
+    return AudioFolder(tmp_path / "audio")

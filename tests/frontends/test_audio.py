@@ -85,6 +85,14 @@ def cut_flac(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20_000])
 
 
+def odd_rate(path: Path) -> None:
+    """A sound file whose header says two thousand million samples a second."""
+    soundfile.write(path, np.zeros(100), 16_000, subtype="PCM_16")
+    content = bytearray(path.read_bytes())
+    content[24:28] = (2_000_000_011).to_bytes(4, "little")
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("name", "make", "says"),
     [
@@ -95,6 +103,9 @@ def cut_flac(path: Path) -> None:
         ("cut.flac", cut_flac, "cut short|cannot be read as audio"),
         ("missing.flac", lambda p: None, "no such file"),
         ("folder.flac", lambda p: p.mkdir(), "no such file"),
+        ("rate.wav", odd_rate, "damaged, its header says 2000000011 samples a second"),
+        ("bytes.raw", lambda p: p.write_bytes(bytes(400)), "cannot be read as audio"),
+        ("x" * 300 + ".wav", lambda p: None, "File name too long"),
     ],
 )
 def test_what_cannot_be_read(tmp_path: Path, name: str, make: object, says: str) -> None:
@@ -106,6 +117,7 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, make: object, says: str)
 
 
 def test_without_soundfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(16_000), 16_000)
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(InputError, match=r"pip install 'lightning-sasv\[audio\]'"):
         read_audio(tmp_path / "a.wav")

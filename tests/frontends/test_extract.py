@@ -19,21 +19,8 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.extract import extract, speaker_models
 from lightning_sasv.frontends.lists import AudioFolder, Utterance
 from lightning_sasv.frontends.manifest import Manifest
-from lightning_sasv.frontends.pipeline import Resources, embed_files
-from tests.frontends.toys import Moments, Trained, write_tone
-
-CPU = Resources(batch_size=4, workers=2, device="cpu")
-
-
-@pytest.fixture
-def audio(tmp_path: Path) -> AudioFolder:
-    for number in range(30):
-        write_tone(tmp_path / "audio" / f"u{number:02d}.wav", 100 + 13 * number)
-    return AudioFolder(tmp_path / "audio")
-
-
-def named(*numbers: int) -> list[Utterance]:
-    return [Utterance(f"u{number:02d}", f"u{number:02d}") for number in numbers]
+from lightning_sasv.frontends.pipeline import Resources
+from tests.frontends.toys import CPU, Moments, Trained, named, write_tone
 
 
 def expected(audio: AudioFolder, front_end: Moments, names: list[Utterance]) -> torch.Tensor:
@@ -58,15 +45,6 @@ def test_store_has_the_embeddings_in_the_order_of_the_list(
     ]
 
 
-def test_batches_and_workers(audio: AudioFolder, tmp_path: Path) -> None:
-    front_end = Moments(seconds=0.05)
-    before = torch.get_num_threads()
-    extract(front_end, named(*range(30)), audio.find, tmp_path / "x.safetensors", CPU)
-    assert sorted(front_end.calls) == [2, 4, 4, 4, 4, 4, 4, 4]
-    assert len(front_end.threads) == 2
-    assert torch.get_num_threads() == before
-
-
 def test_progress_counts_every_utterance(audio: AudioFolder, tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     names = [*named(*range(10)), Utterance("absent", "absent")]
@@ -87,6 +65,7 @@ def break_files(audio: AudioFolder) -> dict[str, str]:
         "u06": "NaN",
         "gone": "no recording of that name",
         "../x": "leads out of the audio folder",
+        "long" * 1_500: "File name too long",
     }
 
 
@@ -94,7 +73,7 @@ def test_broken_files_are_reported_and_do_not_stop_the_rest(
     audio: AudioFolder, tmp_path: Path
 ) -> None:
     reasons = break_files(audio)
-    names = [*named(*range(10)), Utterance("gone", "gone"), Utterance("../x", "../x")]
+    names = [*named(*range(10)), *(Utterance(x, x) for x in ("gone", "../x", "long" * 1_500))]
     done = extract(Moments(), names, audio.find, tmp_path / "out" / "x.safetensors", CPU)
     assert done.failures.keys() == reasons.keys()
     for name, reason in reasons.items():
@@ -201,16 +180,23 @@ def test_parts_of_other_weights_are_not_mixed(audio: AudioFolder, tmp_path: Path
 
 KILLED = """
 import sys
+import time
 from pathlib import Path
 from lightning_sasv.frontends.extract import extract
 from lightning_sasv.frontends.lists import AudioFolder, Utterance
 from lightning_sasv.frontends.pipeline import Resources
 from tests.frontends.toys import Moments
 
+class Stopping(Moments):
+    def embed(self, waveforms):
+        if len(self.calls) == 7:
+            time.sleep(600)  # is killed here
+        return super().embed(waveforms)
+
 audio = AudioFolder(sys.argv[1])
 names = [Utterance(f"u{number:02d}", f"u{number:02d}") for number in range(30)]
-extract(Moments(seconds=0.15), names, audio.find, Path(sys.argv[2]), Resources(2, 1, "cpu"),
-        shard_size=4)
+Stopping.__module__, Stopping.__qualname__ = Moments.__module__, Moments.__qualname__
+extract(Stopping(), names, audio.find, Path(sys.argv[2]), Resources(2, 1, "cpu"), shard_size=4)
 """
 
 
@@ -222,52 +208,23 @@ def test_a_killed_extraction_goes_on_where_it_was(
         [sys.executable, "-c", KILLED, str(audio.root), str(path)], cwd=repository
     )
     parts = path.with_suffix(".parts")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while len(list(parts.glob("*.safetensors"))) < 3 and time.monotonic() < deadline:
+        assert process.poll() is None
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not path.exists()
     for part in parts.glob("*.safetensors"):
         assert len(EmbeddingStore.load(part)) == 4  # whole, each of them
-    kept = 4 * len(list(parts.glob("*.safetensors")))
-    assert 12 <= kept < 30
+    assert len(list(parts.glob("*.safetensors"))) == 3
     front_end = Moments()
     done = extract(front_end, named(*range(30)), audio.find, path, CPU)
-    assert sum(front_end.calls) == done.computed == 30 - kept
+    assert sum(front_end.calls) == done.computed == 30 - 3 * 4
     assert not parts.exists()
     whole = tmp_path / "whole.safetensors"
     extract(Moments(), named(*range(30)), audio.find, whole, CPU)
     assert path.read_bytes() == whole.read_bytes()
-
-
-def test_no_more_than_a_few_batches_are_in_memory(audio: AudioFolder) -> None:
-    """Reading waits for the network: the audio in memory does not grow with the corpus."""
-    front_end = Moments(seconds=0.03)
-    found: list[str] = []
-    lead = []
-
-    def find(place: str) -> Path:
-        found.append(place)
-        lead.append(len(found) - sum(front_end.calls))
-        return audio.find(place)
-
-    for _ in embed_files(front_end, named(*range(30)), find, Resources(2, 1, "cpu")):
-        pass
-    assert len(found) == 30
-    assert max(lead) <= 2 * (1 + 2)  # batches of two: one in the network, two ahead
-
-
-def test_reading_overlaps_with_the_network(audio: AudioFolder) -> None:
-    def slow_find(place: str) -> Path:
-        time.sleep(0.02)
-        return audio.find(place)
-
-    front_end = Moments(seconds=0.1)
-    resources = Resources(2, 1, "cpu")
-    batches = list(embed_files(front_end, named(*range(24)), slow_find, resources))
-    waited = sum(batch.waited for batch in batches[1:])  # the first has nothing to overlap with
-    assert waited < 0.1 * sum(batch.busy for batch in batches)
 
 
 def test_manifest_says_what_made_the_embeddings(audio: AudioFolder, tmp_path: Path) -> None:
@@ -312,26 +269,3 @@ def test_speaker_models_are_means_of_enrolment_embeddings(tmp_path: Path) -> Non
         "s2": "1 enrolment recordings failed; the model is the mean of the other 1",
         "s3": "1 enrolment recordings failed; no model",
     }
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"workers": -1}, "workers must be at least 1, got -1"),
-        ({"device": "abacus"}, "device 'abacus' cannot be used"),
-    ],
-)
-def test_resources_that_make_no_sense(settings: dict, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        Resources(**settings).torch_device()
-
-
-def test_a_device_that_is_not_there() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
-    with pytest.raises(InputError, match="device 'cuda' cannot be used"):
-        Resources(device="cuda").torch_device()
-    assert Resources().torch_device().type == "cpu"
-    assert Resources().worker_count() >= 1
-    assert Resources().batch() == 4

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 
 from lightning_sasv import cli
@@ -120,6 +123,78 @@ def test_failures_are_listed_at_the_end(tmp_path: Path, capsys: pytest.CaptureFi
     assert "12 of 20 recordings could not be embedded (--strict), first w08" in message
 
 
+def test_recordings_of_every_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """8-bit, stereo, 8 kHz and 48 kHz are read; empty, NaN, text and absent ones are reported."""
+
+    def tone(rate: int) -> np.ndarray:
+        return 0.5 * np.sin(2 * np.pi * 440 * np.arange(rate) / rate)
+
+    folder = tmp_path / "wavs"
+    folder.mkdir()
+    soundfile.write(folder / "plain.flac", tone(16_000), 16_000)
+    soundfile.write(folder / "eight_bit.wav", tone(16_000), 16_000, "PCM_U8")
+    soundfile.write(folder / "stereo.wav", np.stack([tone(16_000)] * 2, axis=1), 16_000)
+    soundfile.write(folder / "slow.wav", tone(8_000), 8_000)
+    soundfile.write(folder / "fast.flac", tone(48_000), 48_000)
+    soundfile.write(folder / "empty.wav", np.zeros(0), 16_000)
+    soundfile.write(folder / "nan.wav", np.array([0.1, np.nan]), 16_000, "FLOAT")
+    (folder / "text.flac").write_text("no audio")
+    good = ["plain", "eight_bit", "stereo", "slow", "fast"]
+    why = {
+        "empty": "holds no samples",
+        "nan": "holds NaN or infinite samples",
+        "text": "cannot be read as audio",
+        "absent": "no recording of that name",
+        "x" * 5_000: "File name too long",
+    }
+    (tmp_path / "list.txt").write_text("\n".join([*good, *why]))
+    words = ("--audio", folder, "--protocol", tmp_path / "list.txt", "--out", tmp_path / "out")
+    run(*words, "--only", "cm", "--cm", CM)
+    said = capsys.readouterr().out
+    for name, reason in why.items():
+        (line,) = (x for x in said.splitlines() if x.startswith(f"  cm_embd lacks {name[:100]}"))
+        assert reason in line
+        assert len(line) < 450
+    store = EmbeddingStore.load(tmp_path / "out" / "cm_embd.safetensors")
+    assert store.ids == good
+    for name in good[1:]:
+        found, plain = store.select([name, "plain"])
+        torch.testing.assert_close(found, plain, rtol=0.02, atol=0)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "..", "x" * 300])
+def test_a_name_that_cannot_be_part_of_a_file_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    write_tone(tmp_path / "wavs" / "a.wav", 300)
+    words = ("--audio", tmp_path / "wavs", "--out", tmp_path / "out", "--only", "cm", "--cm", CM)
+    assert "--name" in fails(capsys, *words, "--name", name)
+    assert not (tmp_path / "out").exists()
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_network_of_the_documentation(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lines work as they stand."""
+    page = repository / "docs" / "frontends.md"
+    code, settings = blocks(page, "python")[0], blocks(page, "yaml")[0]
+    (tmp_path / "my_networks.py").write_text(code)
+    (tmp_path / "extract.yaml").write_text(settings)
+    monkeypatch.chdir(tmp_path)
+    layer = torch.nn.Conv1d(1, 256, 400, stride=160)
+    torch.save({f"network.{name}": value for name, value in layer.state_dict().items()}, "my.pt")
+    write_tone(tmp_path / "recordings" / "a.wav", 300)
+    monkeypatch.syspath_prepend(tmp_path)
+    run("--config", "extract.yaml", "--trust-config", "--only", "cm")
+    store = EmbeddingStore.load(tmp_path / "embeddings" / "cm_embd.safetensors")
+    wave = torch.from_numpy(read_audio(tmp_path / "recordings" / "a.wav"))
+    torch.testing.assert_close(store.select(["a"]), layer(wave[None, None]).mean(dim=2).detach())
+
+
 def test_nothing_could_be_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "list.txt").write_text("absent\n")
     words = ("--audio", tmp_path, "--protocol", tmp_path / "list.txt", "--out", tmp_path / "out")
@@ -137,6 +212,10 @@ def test_nothing_could_be_embedded(tmp_path: Path, capsys: pytest.CaptureFixture
         ("{class_path: tests.frontends.toys.Moments, init_args: {volume: 1}}", "volume"),
         ("{class: tests.frontends.toys.Moments}", "a front end is given as"),
         ("{class_path: 3}", "a front end is given as"),
+        (
+            "{class_path: numpy.load, init_args: {file: absent}}",
+            "cannot be made: [Errno 2]",
+        ),
         ("absent.pth", "no weights at absent.pth"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,12 @@ def test_two_recordings_of_one_name(folder: AudioFolder) -> None:
         folder.find("same")
 
 
+@pytest.mark.parametrize("place", ["x" * 300, "x/" * 3_000 + "a.wav"])
+def test_a_place_that_is_longer_than_the_system_allows(folder: AudioFolder, place: str) -> None:
+    with pytest.raises(InputError, match="cannot be looked for: File name too long"):
+        folder.find(place)
+
+
 @pytest.mark.parametrize(
     "place", ["../outside.wav", "../outside", "sub/../../outside", "/etc/hosts"]
 )
@@ -98,6 +105,7 @@ def write(path: Path, text: str) -> str:
     ("text", "found"),
     [
         ("a\nb.wav\n\na\n", [("a", "a"), ("b.wav", "b.wav")]),
+        ("\ufeffa\r\nb\r\n", [("a", "a"), ("b", "b")]),
         ("a x/1.wav\nb x/2.wav\n", [("a", "x/1.wav"), ("b", "x/2.wav")]),
         (
             "s1 a bonafide target\ns2 a bonafide nontarget\ns1 b A01 spoof\n",
@@ -150,6 +158,22 @@ def test_a_single_list(folder: AudioFolder, tmp_path: Path) -> None:
     assert split.stem("cm_embd") == "cm_embd_test"
 
 
+@pytest.mark.parametrize("name", ["../x", "a/b", "a\\b", "..", ".x", "-x", "a b", "a\0", "x" * 51])
+def test_names_that_cannot_be_part_of_a_file_name(
+    folder: AudioFolder, tmp_path: Path, name: str
+) -> None:
+    protocol = write(tmp_path / "list.txt", "two\n")
+    for where in (protocol, None):
+        with pytest.raises(InputError, match=r"--name .* cannot be part of a file name"):
+            plan(folder, where, name=name)
+
+
+@pytest.mark.parametrize("name", ["test", "test_2", "v1.0", "mein-größter", ""])
+def test_names_that_can(folder: AudioFolder, name: str) -> None:
+    (split,) = plan(folder, name=name)
+    assert split.stem("cm_embd") == (f"cm_embd_{name}" if name else "cm_embd")
+
+
 def test_without_a_list_every_recording_is_taken(folder: AudioFolder) -> None:
     (split,) = plan(folder)
     assert [u.id for u in split.utterances] == [
@@ -172,6 +196,15 @@ def test_folders_without_anything(tmp_path: Path, shared: Path) -> None:
     assert asvspoof_splits(tmp_path) == []
     with pytest.raises(InputError, match="--name and --enrolment are for a single list"):
         plan(AudioFolder(shared / "data" / "mini_la"), name="x")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [(b"a\nb.wav", "with a line break"), (b"a\xff.wav", "that is not UTF-8")]
+)
+def test_file_names_that_no_list_can_hold(tmp_path: Path, name: bytes, says: str) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
+    with pytest.raises(InputError, match=f"file name {says}: 'a.*; rename it"):
+        plan(AudioFolder(tmp_path))
 
 
 def test_two_files_of_one_id(tmp_path: Path) -> None:

@@ -12,6 +12,15 @@ import torch
 from torch import Tensor
 
 from lightning_sasv.frontends.audio import Waveforms, as_batch
+from lightning_sasv.frontends.lists import Utterance
+from lightning_sasv.frontends.pipeline import Resources
+
+CPU = Resources(batch_size=4, workers=2, device="cpu")
+
+
+def named(*numbers: int) -> list[Utterance]:
+    """Utterances ``u00``, ``u01``, … of the fixture ``audio``."""
+    return [Utterance(f"u{number:02d}", f"u{number:02d}") for number in numbers]
 
 
 class Moments:
