@@ -37,11 +37,11 @@ class CostModel:
     def __post_init__(self) -> None:
         for name in ("c_miss", "c_fa_nontarget", "c_fa_spoof"):
             value = getattr(self, name)
-            if not (isinstance(value, Real) and 0 <= value < math.inf):
+            if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise InputError(f"{name} must be a finite cost of at least 0, got {value!r}")
         for name in ("p_target", "p_nontarget", "p_spoof"):
             value = getattr(self, name)
-            if not (isinstance(value, Real) and 0 <= value <= 1):
+            if not (isinstance(value, Real) and 0 <= float(value) <= 1):
                 raise InputError(f"{name} must be a probability in [0, 1], got {value!r}")
         total = self.p_target + self.p_nontarget + self.p_spoof
         if abs(total - 1) > 1e-10:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -118,18 +119,24 @@ def _wrong_size(name: str, tensor: Tensor) -> InputError:
 
 
 def _as_tensor(name: str, values: Any, *, words: bool = False) -> Tensor:
-    """A column as a tensor; with ``words``, the names of the classes are taken for their codes."""
+    """A column as a tensor; with ``words``, the names of the classes are taken for their codes.
+
+    Arrays that torch does not take as they are (read-only, reversed, of foreign byte order) are
+    copied.
+    """
     if isinstance(values, Tensor):
         return values
     try:
         array = np.asarray(values)
-        if words and array.dtype.kind in "US":
-            array = _codes_of_words(name, array)
-        return torch.as_tensor(array)
-    except InputError:
-        raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:  # rows of different lengths
         raise InputError(f"{name} must be numbers: {error}") from None
+    if words and array.dtype.kind in "US":
+        array = _codes_of_words(name, array)
+    if array.dtype.kind not in "fiub":
+        wrong = next((v for v in array.flat if not isinstance(v, Real)), array.dtype)
+        raise InputError(f"{name} must be numbers, got {wrong!r}")
+    dtype = np.float64 if array.dtype.kind == "f" else np.int64
+    return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
 
 
 def _codes_of_words(name: str, array: np.ndarray) -> np.ndarray:

@@ -111,10 +111,11 @@ def _class_weights(labels: Tensor, prior: dict[TrialClass, float], like: Tensor)
 def _separate_start(scores: Tensor, labels: Tensor) -> Affine:
     """Balanced logistic regressions of target against nontarget and of target against spoof."""
     maps = []
-    for row, other in zip(scores, (TrialClass.NONTARGET, TrialClass.SPOOF), strict=True):
+    sides = {"asv": TrialClass.NONTARGET, "cm": TrialClass.SPOOF}
+    for row, (name, other) in zip(scores, sides.items(), strict=True):
         positives, negatives = row[labels == TrialClass.TARGET], row[labels == int(other)]
         weights = (0.5 / len(positives), 0.5 / len(negatives))
         penalty = 1e-4 * float(row.var(correction=0))
-        maps.append(weighted_logistic(positives, negatives, weights, penalty))
+        maps.append(weighted_logistic(positives, negatives, weights, penalty, name))
     slopes, intercepts = zip(*maps, strict=True)
     return torch.diag(torch.stack(slopes)), torch.stack(intercepts)

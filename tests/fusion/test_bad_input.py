@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,10 +30,11 @@ GOOD = {
         ({"labels": [0.0, 1.0, 2.0, 0.0, 1.0, 0.5]}, "the code 0.5"),
         ({"labels": ["spoof", "target"] * 3}, "no nontarget trial .code 2."),
         ({"labels": ["spoof", "target", "other"] * 2}, "labels hold 'other'; expected spoof"),
-        ({"labels": [None, 1, 2, 0, 1, 2]}, "labels must be numbers"),
+        ({"labels": [0, 1, None, 0, 1, 2]}, "labels must be numbers, got None"),
         ({"labels": [[0, 1], [2]]}, "labels must be numbers"),
         ({"labels": [0, 1, 2, 0, 1, math.nan]}, "the code nan"),
-        ({"asv": ["high"] * 6}, "asv must be numbers"),
+        ({"asv": ["high"] * 6}, "asv must be numbers, got .*'high'"),
+        ({"cm": [1j] * 6}, "cm must be numbers, got .*1j"),
         ({"labels": [0, 1, 2]}, r"labels have shape \(3,\), but there are 6 trials"),
         ({"asv": [0.1, math.nan, 0.2, 0.3, 0.8, 0.15]}, "asv must be finite.*got nan at index 1"),
         ({"cm": [0.1, 0.2, math.inf, 0.3, 0.8, 0.15]}, "cm must be finite.*got inf at index 2"),
@@ -104,3 +107,21 @@ def test_the_row_of_a_missing_class_counts_alone():
     labels = torch.stack([GOOD["labels"], torch.tensor([0, 1, 1, 0, 1, 1])])
     with pytest.raises(InputError, match=r"no nontarget trial .code 2."):
         build_system("B1c", copies=2).fit(GOOD["asv"], GOOD["cm"], labels)
+
+
+def test_arrays_of_every_make_are_taken(trials):
+    """Read-only, reversed, foreign byte order, small and unsigned types: no error, no warning."""
+    asv, cm, labels = (part[:300].numpy() for part in trials)
+    expected = build_system("L3c").fit(asv, cm, labels).state_dict()
+    frozen = asv.copy()
+    frozen.flags.writeable = False
+    makes = [
+        (frozen, cm[::-1].copy()[::-1], labels.astype(np.uint8)),
+        (asv.astype(">f8"), cm.astype(np.longdouble), labels.astype(">u4")),
+        (list(asv), tuple(cm), list(labels)),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for make in makes:
+            state = build_system("L3c").fit(*make).state_dict()
+            assert all(torch.equal(state[name], expected[name]) for name in expected)
