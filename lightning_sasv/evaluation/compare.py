@@ -9,7 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from lightning_sasv.evaluation.intervals import Resampled, percentiles
+from lightning_sasv.evaluation.intervals import Resampled
+from lightning_sasv.metrics.functional.bootstrap import percentile_interval, two_sided_p
 
 COMPARED = ("sasv_eer", "sv_eer", "spf_eer", "asv_eer", "cm_eer", "cllr", "cm_cllr", "min_a_dcf")
 """Metrics that are compared; lower is better in all of them."""
@@ -93,10 +94,7 @@ def _compare(
 
 def paired_difference(replicates: np.ndarray, alpha: float = 5) -> Difference:
     """Interval and p-value of the difference in each replicate."""
-    defined = replicates[~np.isnan(replicates)]
-    rarer = min(np.count_nonzero(defined <= 0), np.count_nonzero(defined >= 0))
-    low, high = percentiles(replicates, alpha)
-    return Difference(low, high, min(1.0, 2 * (1 + rarer) / (defined.size + 1)))
+    return Difference(*percentile_interval(replicates, alpha), two_sided_p(replicates))
 
 
 def verdict(first: str, second: str, difference: float, ways: Mapping[str, Difference]) -> str:

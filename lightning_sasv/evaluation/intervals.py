@@ -14,6 +14,7 @@ import numpy as np
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.systems import System, Trials
 from lightning_sasv.metrics.functional import COLUMNS, Settings
+from lightning_sasv.metrics.functional.bootstrap import percentile_interval
 from lightning_sasv.metrics.functional.families import as_columns, build_families
 from lightning_sasv.metrics.functional.resampling import Clusters, replicate_weights
 
@@ -23,19 +24,8 @@ Progress = Callable[[], object]
 WAYS = {"trial": (), "speaker": ("speaker",), "speaker-attack": ("speaker", "attack")}
 """What is drawn with replacement, and the columns that it takes."""
 
-METRICS = (
-    "sasv_eer",
-    "sv_eer",
-    "spf_eer",
-    "asv_eer",
-    "cm_eer",
-    "t_eer",
-    "cllr",
-    "cm_cllr",
-    "min_a_dcf",
-    "act_a_dcf",
-)
-"""The metrics that get intervals."""
+METRICS = tuple(name for name in COLUMNS if name not in ("nce", "nce_min"))
+"""The metrics that get intervals: all but those that take the scores for likelihood ratios."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +42,12 @@ class Resampled:
 
     def interval(self, alpha: float = 5) -> tuple[float, float]:
         """Percentile interval that leaves ``alpha`` per cent outside; NaN if nothing is defined."""
-        return percentiles(self.replicates, alpha)
+        return percentile_interval(self.replicates, alpha)
 
     @property
     def undefined(self) -> int:
         """How many replicates have no value."""
         return int(np.isnan(self.replicates).sum())
-
-
-def percentiles(replicates: np.ndarray, alpha: float = 5) -> tuple[float, float]:
-    """The ends that leave ``alpha / 2`` per cent of the defined replicates on either side."""
-    defined = replicates[~np.isnan(replicates)]
-    if not defined.size:
-        return float("nan"), float("nan")
-    low, high = np.percentile(defined, (alpha / 2, 100 - alpha / 2))
-    return float(low), float(high)
 
 
 def metrics_with_intervals(system: System) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
@@ -24,12 +25,14 @@ from lightning_sasv.metrics.functional._checks import (
     Codes,
     EmptyClassError,
     Floats,
+    UndefinedMetricError,
     as_labels,
 )
 from lightning_sasv.metrics.histogram import Histogram, check_edges, count_bins
 
 MissingClass: TypeAlias = Literal["error", "nan"]
 Thresholds: TypeAlias = Tensor | Sequence[float]
+Scores: TypeAlias = Tensor | np.ndarray | Sequence[float]
 Labels: TypeAlias = Tensor | np.ndarray | Sequence[str] | Sequence[int]
 
 
@@ -43,7 +46,8 @@ class TrialMetric(Metric):
             (constant memory, summed across processes), and the value is that of scores rounded up
             to the grid; :meth:`error_bound` says how far from the exact value it can be.
         missing_class: What a class without trials means: an ``error``, or ``nan`` with a warning,
-            as in the first batches of a validation.
+            as in the first batches of a validation. The same holds for trials whose metric is
+            undefined (a verifier too poor for a t-DCF).
         kwargs: Of ``torchmetrics.Metric``, such as ``compute_on_cpu``.
     """
 
@@ -72,10 +76,12 @@ class TrialMetric(Metric):
             return
         # No buffers: `module.half()` would round them.
         self.edges: dict[str, Tensor] = {}
+        self._counts: dict[str, str] = {}
         for name, grid in zip(self.columns, thresholds, strict=True):
             self.edges[name] = edges = check_edges(grid, self._extra_edges())
+            self._counts[name] = state_name(f"{name}_counts", edges)
             counts = torch.zeros(3, edges.numel() + 1, dtype=torch.int64)
-            self.add_state(f"{name}_counts", counts, dist_reduce_fx="sum", persistent=True)
+            self.add_state(self._counts[name], counts, dist_reduce_fx="sum", persistent=True)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -86,7 +92,7 @@ class TrialMetric(Metric):
         """The metric of all trials so far, in float64."""
         try:
             value = self._from_bins(*self._histograms()) if self.binned else self._of(*self._all())
-        except EmptyClassError as error:
+        except (EmptyClassError, UndefinedMetricError) as error:
             if self.missing_class == "error":
                 raise
             warnings.warn(f"{type(self).__name__} is NaN: {error}", stacklevel=2)
@@ -127,9 +133,10 @@ class TrialMetric(Metric):
         """Thresholds that the metric needs on the grid."""
         return ()
 
-    def _keep(self, labels: Labels, **columns: Tensor) -> None:
+    def _keep(self, labels: Labels, **given: Scores) -> None:
         """Add a batch to the states."""
         labels = as_codes(labels)
+        columns = {name: as_column(scores, name) for name, scores in given.items()}
         for name, scores in columns.items():
             if scores.shape != labels.shape:
                 raise InputError(
@@ -137,12 +144,12 @@ class TrialMetric(Metric):
                 )
         if self.binned:
             for name, scores in columns.items():
-                counts = getattr(self, f"{name}_counts")
+                counts = getattr(self, self._counts[name])
                 codes = labels.to(scores.device)
-                counts += count_bins(scores.detach(), codes, self.edges[name], name)
+                counts += count_bins(scores, codes, self.edges[name], name).to(counts.device)
             return
         for name, scores in columns.items():
-            getattr(self, name).append(scores.detach().to(torch.float64).flatten())
+            getattr(self, name).append(scores.flatten())
         device = next(iter(columns.values())).device
         self.labels.append(labels.detach().to(device, torch.float64).flatten())  # type: ignore[union-attr]
 
@@ -153,7 +160,7 @@ class TrialMetric(Metric):
 
     def _histograms(self) -> list[Histogram]:
         return [
-            Histogram(self.edges[name].numpy(), getattr(self, f"{name}_counts").cpu().numpy())
+            Histogram(self.edges[name].numpy(), getattr(self, self._counts[name]).cpu().numpy())
             for name in self.columns
         ]
 
@@ -173,11 +180,12 @@ class ScoreMetric(TrialMetric):
     ) -> None:
         super().__init__(None if thresholds is None else (thresholds,), missing_class, **kwargs)
 
-    def update(self, scores: Tensor, labels: Labels) -> None:
+    def update(self, scores: Scores, labels: Labels) -> None:
         """Add a batch.
 
         Args:
-            scores: Scores of any real type, shape and device; kept as float64.
+            scores: Scores of any real type, shape and device (a tensor, an array or a list); kept
+                as float64.
             labels: ``TrialClass`` codes of the same shape, or the words ``target``, ``nontarget``,
                 ``spoof``.
         """
@@ -192,11 +200,12 @@ class PairMetric(TrialMetric):
     asv: list[Tensor] | Tensor
     cm: list[Tensor] | Tensor
 
-    def update(self, asv: Tensor, cm: Tensor, labels: Labels) -> None:
+    def update(self, asv: Scores, cm: Scores, labels: Labels) -> None:
         """Add a batch.
 
         Args:
-            asv: ASV scores of any real type, shape and device; kept as float64.
+            asv: ASV scores of any real type, shape and device (a tensor, an array or a list); kept
+                as float64.
             cm: CM scores, likewise.
             labels: ``TrialClass`` codes of the same shape, or the words ``target``, ``nontarget``,
                 ``spoof``.
@@ -204,9 +213,32 @@ class PairMetric(TrialMetric):
         self._keep(labels, asv=asv, cm=cm)
 
 
+def state_name(name: str, parameters: Tensor | np.ndarray) -> str:
+    """Name of a state that means something only together with fixed parameters, such as a grid.
+
+    A ``MetricCollection`` merges metrics whose states have equal names and, after the first batch,
+    equal values. Sums over different grids may be equal by chance, so the name tells them apart;
+    and a checkpoint does not load into a metric with other parameters.
+    """
+    return f"{name}_{zlib.crc32(np.ascontiguousarray(parameters).tobytes()):08x}"
+
+
+def as_column(scores: Scores, name: str) -> Tensor:
+    """Scores as a detached float64 tensor of their shape, on their device."""
+    try:
+        given = scores if isinstance(scores, Tensor) else torch.as_tensor(np.asarray(scores))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must hold real numbers: {error}") from None
+    if given.is_complex():
+        raise InputError(f"{name} must hold real numbers, got dtype {given.dtype}")
+    return given.detach().to(torch.float64)
+
+
 def as_codes(labels: Labels) -> Tensor:
     """Labels as a tensor; words become ``TrialClass`` codes."""
     if isinstance(labels, Tensor):
+        if labels.dtype == torch.bool:
+            as_labels(labels.flatten())  # raises: true or false is no class of trials
         return labels
     array = np.asarray(labels)
     return torch.as_tensor(as_labels(array.ravel())).view(array.shape)

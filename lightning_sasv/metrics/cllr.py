@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -13,8 +14,10 @@ from lightning_sasv.metrics.base import (
     Labels,
     MissingClass,
     ScoreMetric,
+    Scores,
     Thresholds,
     as_codes,
+    as_column,
 )
 from lightning_sasv.metrics.functional._checks import by_class
 from lightning_sasv.metrics.functional.cllr import cllr, cllr_decomposition, cllr_min, parts_of
@@ -65,16 +68,17 @@ class Cllr(ScoreMetric):
             zeros = torch.zeros(2, dtype=torch.float64)  # negatives, positives
             self.add_state("losses", zeros, dist_reduce_fx="sum", persistent=True)
 
-    def update(self, scores: Tensor, labels: Labels) -> None:
+    def update(self, scores: Scores, labels: Labels) -> None:
         """Add a batch; see :meth:`ScoreMetric.update`."""
-        codes = as_codes(labels)
-        super().update(scores, codes)
+        codes, column = as_codes(labels), as_column(scores, "scores")
+        super().update(column, codes)
         if not self.binned:
             return
-        target = codes.to(scores.device).flatten() == TrialClass.TARGET
-        values = scores.detach().flatten().to(torch.float64)
+        target = codes.to(column.device).flatten() == TrialClass.TARGET
+        values = column.flatten()
         loss = torch.nn.functional.softplus(torch.where(target, -values, values), threshold=1e9)
-        self.losses = self.losses + torch.stack([loss[~target].sum(), loss[target].sum()])
+        sums = torch.stack([loss[~target].sum(), loss[target].sum()])
+        self.losses = self.losses + sums.to(self.losses.device)
 
     def _of(self, *columns: Any) -> float:
         target, nontarget, spoof = by_class(*columns)
@@ -90,6 +94,8 @@ class Cllr(ScoreMetric):
         negatives = histograms[0].rejected(TrialClass.NONTARGET, TrialClass.SPOOF)
         sums = self.losses.cpu().numpy()
         cost = float(sums[0] / negatives[-1] + sums[1] / positives[-1]) / 2 / math.log(2)
+        if math.isinf(cost) and self.part != "min":
+            warnings.warn("Cllr is infinite: a target is -inf or another trial +inf", stacklevel=2)
         parts = parts_of(cost, hull(positives, negatives))
         return float({"cllr": parts.cllr, "min": parts.min, "calib": parts.calib}[self.part])
 

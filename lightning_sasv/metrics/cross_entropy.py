@@ -12,7 +12,14 @@ from torchmetrics import Metric
 
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.base import Labels, MissingClass, as_codes
+from lightning_sasv.metrics.base import (
+    Labels,
+    MissingClass,
+    Scores,
+    as_codes,
+    as_column,
+    state_name,
+)
 from lightning_sasv.metrics.functional._checks import EmptyClassError, as_labels
 from lightning_sasv.metrics.functional.cross_entropy import class_priors, entropy
 from lightning_sasv.trials import TrialClass
@@ -43,7 +50,6 @@ class CrossEntropy(Metric):
     plot_lower_bound = 0.0
     plot_legend_name = "nCE"
 
-    losses: Tensor
     trials: Tensor
 
     def __init__(
@@ -57,11 +63,12 @@ class CrossEntropy(Metric):
             raise ValueError(f"missing_class must be error or nan, got {missing_class!r}")
         self.missing_class = missing_class
         self.prior = class_priors(as_cost_model(costs))
-        for name in ("losses", "trials"):  # by class, in code order
+        self._losses = state_name("losses", self.prior)
+        for name in (self._losses, "trials"):  # by class, in code order
             zeros = torch.zeros(3, dtype=torch.float64)
             self.add_state(name, zeros, dist_reduce_fx="sum", persistent=True)
 
-    def update(self, asv: Tensor, cm: Tensor, labels: Labels) -> None:
+    def update(self, asv: Scores, cm: Scores, labels: Labels) -> None:
         """Add a batch.
 
         Args:
@@ -69,19 +76,20 @@ class CrossEntropy(Metric):
             cm: log p(s|target) / p(s|spoof) of each trial.
             labels: ``TrialClass`` codes of the same shape, or the words.
         """
-        given = as_codes(labels)
-        if not asv.shape == cm.shape == given.shape:
-            shapes = [tuple(x.shape) for x in (asv, cm, given)]
+        given, tn, ts = as_codes(labels), as_column(asv, "asv"), as_column(cm, "cm")
+        if not tn.shape == ts.shape == given.shape:
+            shapes = [tuple(x.shape) for x in (tn, ts, given)]
             raise InputError(f"the shapes of asv, cm and labels differ: {shapes}")
-        codes = torch.as_tensor(as_labels(given.flatten()), device=asv.device).long()
-        asv, cm = (x.detach().flatten().to(torch.float64) for x in (asv, cm))
-        if not bool(torch.isfinite(asv).all() and torch.isfinite(cm).all()):
+        codes = torch.as_tensor(as_labels(given.flatten()), device=tn.device).long()
+        if not bool(torch.isfinite(tn).all() and torch.isfinite(ts).all()):
             raise InputError("asv and cm must be finite log-likelihood ratios")
-        logits = torch.stack([-cm, torch.zeros_like(asv), -asv], dim=1)  # (trials, 3)
-        logits = logits + torch.as_tensor(self.prior, device=asv.device).log()
+        tn, ts = tn.flatten(), ts.flatten()
+        logits = torch.stack([-ts, torch.zeros_like(tn), -tn], dim=1)  # (trials, 3)
+        logits = logits + torch.as_tensor(self.prior, device=tn.device).log()
         loss = torch.nn.functional.cross_entropy(logits, codes, reduction="none")
-        self.losses = self.losses + torch.bincount(codes, weights=loss, minlength=3)
-        self.trials = self.trials + torch.bincount(codes, minlength=3)
+        sums = torch.bincount(codes, weights=loss, minlength=3)
+        setattr(self, self._losses, getattr(self, self._losses) + sums.to(self.device))
+        self.trials = self.trials + torch.bincount(codes, minlength=3).to(self.device)
 
     def compute(self) -> Tensor:
         """The cross-entropy of all trials so far, in float64."""
@@ -92,8 +100,9 @@ class CrossEntropy(Metric):
                 raise EmptyClassError(message)
             warnings.warn(message, stacklevel=2)
             return torch.tensor(math.nan, dtype=torch.float64, device=self.device)
-        prior = torch.as_tensor(self.prior, device=self.losses.device)
-        return (prior * self.losses / self.trials).sum() / entropy(self.prior)
+        losses = getattr(self, self._losses)
+        prior = torch.as_tensor(self.prior, device=losses.device)
+        return (prior * losses / self.trials).sum() / entropy(self.prior)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value or several on a matplotlib axis; see ``torchmetrics.Metric.plot``."""

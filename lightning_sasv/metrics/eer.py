@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from lightning_sasv.metrics.base import MissingClass, ScoreMetric, Thresholds
-from lightning_sasv.metrics.functional._checks import as_labels, select
+from lightning_sasv.metrics.functional._checks import as_labels, as_scores, select
 from lightning_sasv.metrics.functional.eer import Convention, check_convention, eer
 from lightning_sasv.metrics.functional.ladder import Counts, crossing, points_eer
 from lightning_sasv.metrics.functional.pav import hull, hull_eer
@@ -30,7 +30,7 @@ class SASVEER(ScoreMetric):
     """Equal error rate of spoofing-aware verification, or of one of its parts.
 
     Tasks: ``sasv``, targets against nontargets and spoofs; ``sv``, targets against nontargets;
-    ``spf``, targets against spoofs; ``cm``, bona fide (targets and nontargets) against spoofs.
+    ``spf``, targets against spoofs; ``cm``, bona fide (targets, nontargets or both) against spoofs.
 
     With ``thresholds`` the error is at most the larger share of positives or negatives in the bin
     where the two error rates cross (for ``rocch``: in any bin).
@@ -68,8 +68,9 @@ class SASVEER(ScoreMetric):
         self.task, self.convention = task, convention
 
     def _of(self, *columns: Any) -> float:
-        scores, codes = columns[0], as_labels(columns[1])
-        parts = (select(scores, codes, classes) for classes in _CLASSES[self.task])
+        scores, codes = as_scores(columns[0], "scores"), as_labels(columns[1])
+        counts = np.bincount(codes, minlength=len(TrialClass))
+        parts = (select(scores, codes, classes) for classes in self._classes(counts))
         return eer(*parts, convention=self.convention).value
 
     def _from_bins(self, *histograms: Histogram) -> float:
@@ -87,8 +88,14 @@ class SASVEER(ScoreMetric):
         after = int(np.argmax(frr + far >= 1))
         return float(max(frr[after] - frr[after - 1], far[after] - far[after - 1]))
 
-    def _rejected(self, *histograms: Histogram) -> tuple[Counts, Counts]:
+    def _classes(self, counts: Counts) -> tuple[tuple[TrialClass, ...], tuple[TrialClass, ...]]:
+        """Positive and negative classes; of bona fide speech either kind will do."""
         positive, negative = _CLASSES[self.task]
+        present = tuple(member for member in positive if counts[member])
+        return present or positive, negative
+
+    def _rejected(self, *histograms: Histogram) -> tuple[Counts, Counts]:
+        positive, negative = self._classes(histograms[0].counts.sum(axis=1))
         return histograms[0].rejected(*positive), histograms[0].rejected(*negative)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, get_args
 
 import numpy as np
 
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.metrics.base import MissingClass, PairMetric, Thresholds
+from lightning_sasv.metrics.functional._checks import UndefinedMetricError
 from lightning_sasv.metrics.functional.ladder import ladder, smallest_cost
 from lightning_sasv.metrics.functional.tdcf import (
     ASVRates,
@@ -27,7 +29,7 @@ class TDCF(PairMetric):
 
     With ``thresholds`` the ASV threshold and the CM threshold are those of the grid.
     :meth:`error_bound` follows from the error rates at both ends of the bins that can hold the
-    exact thresholds.
+    exact thresholds; it is infinite when one of these would make the t-DCF undefined.
 
     Args:
         costs: Costs and priors, or the name of a preset.
@@ -86,8 +88,11 @@ class TDCF(PairMetric):
         before = int(filled[-1]) if filled.size else 0
         low = ASVRates(frr[before], far[after], far_spoof[after])
         high = ASVRates(frr[after], far[before], far_spoof[before])
-        a0, b1, a2 = tdcf_coefficients(low, self.costs, self.version)  # C1 falls as C0 grows
-        b0, a1, b2 = tdcf_coefficients(high, self.costs, self.version)
+        try:
+            a0, b1, a2 = tdcf_coefficients(low, self.costs, self.version)  # C1 falls as C0 grows
+            b0, a1, b2 = tdcf_coefficients(high, self.costs, self.version)
+        except UndefinedMetricError:
+            return math.inf
         bona_fide, cm_spoof = cm.rejected(_TARGET, _NONTARGET), cm.rejected(_SPOOF)
         miss_cm, fa_cm = bona_fide / bona_fide[-1], 1 - cm_spoof / cm_spoof[-1]
         least = a0 + float(np.min(a1 * miss_cm[:-1] + a2 * fa_cm[1:]))

@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.metrics.base import MissingClass, PairMetric, Thresholds
+from lightning_sasv.metrics.functional._checks import Floats
 from lightning_sasv.metrics.functional.concurrent import Tandem, find_meeting
 from lightning_sasv.metrics.functional.steps import Steps
-from lightning_sasv.metrics.functional.tandem import TandemCurves, nearest_pair
+from lightning_sasv.metrics.functional.tandem import (
+    Index,
+    TandemCurves,
+    closest_pair,
+    path_points,
+)
 from lightning_sasv.metrics.functional.teer import Rule, check_rule, t_eer
 from lightning_sasv.metrics.histogram import Histogram
 from lightning_sasv.trials import TrialClass
 
+_ROUNDING = 1e-12  # of sums of products of rates
 _TARGET, _NONTARGET, _SPOOF = TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF
 
 
@@ -22,14 +29,14 @@ class TandemEER(PairMetric):
     """Concurrent t-EER; NaN where no concurrent point exists.
 
     With ``thresholds`` the error has no simple formula: :meth:`error_bound` brackets the value from
-    the exact error rates at the grid, and is infinite when the grid cannot tell whether a
-    concurrent point exists.
+    the exact error rates at the grid. It is infinite when the grid cannot tell whether a
+    concurrent point exists, unless ``closest`` gives a value in either case.
 
     Args:
         rule: See :func:`lightning_sasv.metrics.functional.t_eer`; with ``thresholds`` always
             ``interpolated``.
         closest: Where no concurrent point exists give the ρ = 0.5 t-EER at the pair of thresholds
-            nearest to one, instead of NaN.
+            closest to one (of the smallest residual), instead of NaN.
         thresholds: A pair of ascending grids, ASV and CM, for the version of constant memory.
         missing_class: ``error`` or ``nan``.
         kwargs: Of ``torchmetrics.Metric``.
@@ -72,14 +79,17 @@ class TandemEER(PairMetric):
         meeting = find_meeting(Tandem(*steps))
         if meeting is not None:
             return meeting.value
-        return nearest_pair(_curves(asv, cm)).mean if self.closest else math.nan
+        return closest_pair(_curves(asv, cm)).mean if self.closest else math.nan
 
     def _bound(self, *histograms: Histogram) -> float:
-        value = self._from_bins(*histograms)
-        low, high = _bracket(_curves(*histograms))
+        value, curves = self._from_bins(*histograms), _curves(*histograms)
+        low, high, certain = _bracket(curves)
+        if self.closest and not certain:
+            ends = _closest_bracket(curves)
+            low, high, certain = min(low, ends[0]), max(high, ends[1]), True
         if math.isnan(value):
             return math.inf if low <= high else 0.0
-        return max(value - low, high - value)
+        return max(value - low, high - value) if certain else math.inf
 
 
 def _curves(asv: Histogram, cm: Histogram) -> TandemCurves:
@@ -95,23 +105,51 @@ def _curves(asv: Histogram, cm: Histogram) -> TandemCurves:
     )
 
 
-def _bracket(curves: TandemCurves) -> tuple[float, float]:
-    """Smallest and largest value a concurrent point can have, whatever lies between the grid.
+def _bracket(curves: TandemCurves) -> tuple[float, float, bool]:
+    """Smallest and largest value a concurrent point can have, and whether one must exist.
 
-    All factors of the gap fa_non - fa_spf are monotone along the path miss = fa_non, so their
-    values at the ends of a bin bound it inside; only bins where it can vanish remain.
+    Whatever lies between the thresholds of the grid, all factors of the gap fa_non - fa_spf are
+    monotone along the path miss = fa_non, so their values at the ends of a bin bound it inside;
+    only bins where it can vanish remain. Where it certainly changes its sign, it does vanish.
     """
     miss, fa, spoof = curves.miss_asv, curves.fa_nontarget, curves.fa_spoof
     last = int(np.argmax(fa < miss))  # the path ends in the bin before
     miss, fa, spoof = miss[: last + 1], fa[: last + 1], spoof[: last + 1]
     passed = 1 / (1 + np.maximum(fa - miss, 0))
     low, high = fa[1:] * passed[:-1], fa[:-1] * passed[1:]
-    above = np.maximum(np.searchsorted(curves.miss_cm, 1 - passed[1:]) - 1, 0)
-    below = np.searchsorted(curves.miss_cm, 1 - passed[:-1], side="right")
-    below = np.minimum(below, curves.miss_cm.size - 1)
-    least = low - curves.fa_cm[above] * spoof[:-1]
-    most = high - curves.fa_cm[below] * spoof[1:]
-    possible = (least <= 0) & (most >= 0)
+    above = np.maximum(np.searchsorted(curves.miss_cm, 1 - passed) - 1, 0)
+    below = np.searchsorted(curves.miss_cm, 1 - passed, side="right")
+    lax, strict = curves.fa_cm[above], curves.fa_cm[np.minimum(below, curves.miss_cm.size - 1)]
+    possible = (low - lax[1:] * spoof[:-1] <= 0) & (high - strict[:-1] * spoof[1:] >= 0)
+    own = slice(last)  # grid thresholds on the path
+    positive = (fa * passed - lax * spoof)[own] > _ROUNDING
+    negative = (fa * passed - strict * spoof)[own] < -_ROUNDING
+    certain = bool(positive.any() and negative.any())
     if not possible.any():
-        return math.inf, -math.inf
-    return float(low[possible].min()), float(high[possible].max())
+        return math.inf, -math.inf, False
+    return float(low[possible].min()), float(high[possible].max()), certain
+
+
+def _closest_bracket(curves: TandemCurves) -> tuple[float, float]:
+    """Smallest and largest t-EER that the pair closest to concurrency can have.
+
+    Between two ASV thresholds of the grid the balancing CM threshold lies between those of the
+    two, and with it every rate. Pairs whose residual must exceed what some threshold of the grid
+    reaches for certain are not the closest.
+    """
+    upper = np.concatenate([points.upper for points in path_points(curves, 0.5)])
+    at = np.arange(upper.size)
+    low, high = _rate_spans(curves, (at, at), (upper - 1, upper))
+    best = (high.max(axis=0) - low.min(axis=0)).min()
+    low, high = _rate_spans(curves, (at, at + 1), (np.append(upper[1:], 1) - 1, upper))
+    possible = low.max(axis=0) - high.min(axis=0) <= best + _ROUNDING
+    ends = [(rates[0] + (rates[1] + rates[2]) / 2) / 2 for rates in (low, high)]
+    return float(ends[0][possible].min()), float(ends[1][possible].max())
+
+
+def _rate_spans(
+    curves: TandemCurves, asv: tuple[Index, Index], cm: tuple[Index, Index]
+) -> tuple[Floats, Floats]:
+    """Smallest and largest miss, fa_non and fa_spf between two ASV and two CM thresholds."""
+    lax, strict = (curves.rates(a, c) for a, c in zip(asv, cm, strict=True))
+    return np.stack([lax[0], *strict[1:]]), np.stack([strict[0], *lax[1:]])

@@ -192,6 +192,43 @@ def test_no_concurrent_point_of_the_llr_pair(
     assert 100 * found.residual == pytest.approx(spread, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("rho", "by_ratio", "by_mean"), [(0.1, 1.253, 1.713), (0.5, 1.327, 1.676), (0.9, 1.451, 1.546)]
+)
+def test_both_rules_of_the_llr_pair_on_the_path_of_each_rho(
+    rho: float,
+    by_ratio: float,
+    by_mean: float,
+    scores: dict[str, Columns],
+    llrs: dict[str, tuple[np.ndarray, ...]],
+) -> None:
+    case = (*llrs["eval"], scores["eval"]["label"])
+    assert 100 * t_eer(*case, rule="reference", rho=rho).value == pytest.approx(by_ratio, abs=6e-4)
+    assert 100 * t_eer(*case, rho=rho).closest == pytest.approx(by_mean, abs=6e-4)
+
+
+def test_reference_rule_gives_the_raw_pair_the_same_value_for_every_rho(
+    scores: dict[str, Columns],
+) -> None:
+    case = [scores["eval"][name] for name in ("asv", "cm", "label")]
+    found = [t_eer(*case, rule="reference", rho=rho) for rho in (0.1, 0.5, 0.9)]
+    assert {round(100 * one.value, 3) for one in found} == {2.103}
+    assert all(one.closest == one.value for one in found)
+
+
+def test_closest_point_of_the_llr_pair_of_dev_is_not_the_open_verifier(
+    scores: dict[str, Columns], llrs: dict[str, tuple[np.ndarray, ...]]
+) -> None:
+    """The ratios alone choose the end where the verifier accepts everything: 33.3 %."""
+    case = (*llrs["dev"], scores["dev"]["label"])
+    reference, found = t_eer(*case, rule="reference"), t_eer(*case)
+    assert (reference.value, reference.asv_threshold) == (0.0, -math.inf)
+    assert reference.residual > 0.66
+    assert not found.exists
+    assert found.residual < 0.03
+    assert 100 * found.closest == pytest.approx(1.348, abs=1e-3)
+
+
 @pytest.mark.parametrize("pair", ["raw", "llr"])
 def test_smallest_value_of_each_path(
     pair: str,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lightning_sasv.metrics.functional import all_metrics
+
 
 @pytest.fixture
 def rng() -> np.random.Generator:
@@ -24,3 +26,10 @@ def simulated() -> dict[str, np.ndarray]:
     attack = np.where(labels == 0, rng.choice(["A1", "A2", "A3", "A4"], size), "-")
     columns = {"asv": asv.round(2), "cm": cm.round(2), "sasv": (4 * asv + cm).round(2)}
     return {**columns, "labels": labels, "speaker": speaker, "attack": attack}
+
+
+@pytest.fixture(scope="session")
+def expected(simulated: dict[str, np.ndarray]) -> dict[str, float]:
+    """Every metric of the simulated tandem."""
+    columns = (simulated[name] for name in ("asv", "cm", "sasv", "labels"))
+    return all_metrics(*columns, llrs=True)

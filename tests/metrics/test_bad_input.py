@@ -28,6 +28,8 @@ from lightning_sasv.metrics.functional import (
     t_eer,
     t_eer_path,
 )
+from tests.metrics.metric_classes import ALL, feed
+from tests.metrics.metric_classes import PAIR as PAIRS
 
 TWO_CLASSES: list[Callable[..., object]] = [
     eer,
@@ -206,6 +208,41 @@ def test_replicates_without_the_infinite_trial_stay_finite() -> None:
     assert np.isinf(found.replicates).any()
     assert math.isfinite(found.low)
     assert found.high == math.inf
+
+
+ODD = {
+    "integers": (torch.tensor([3, 1, 0, 2, 1, 2]), torch.tensor([1, 2, -1, 1, 1, 0]), LABELS),
+    "half": (torch.from_numpy(SCORES).half(), torch.from_numpy(CM).bfloat16(), LABELS),
+    "infinite": (np.where(SCORES == 3.0, -math.inf, SCORES), CM, LABELS),
+    "all equal": (np.full(6, 2.5), np.full(6, -1.0), LABELS),
+    "one of each": (SCORES[:3], CM[:3], LABELS[:3]),
+    "words": (SCORES, CM, WORDS[LABELS]),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.filterwarnings("ignore:Cllr is infinite", "ignore:TDCF is NaN")
+def test_classes_take_odd_input_as_the_functions_do(name: str, odd: str) -> None:
+    scores, cm, labels = ODD[odd]
+    metric = ALL[name](missing_class="nan")
+    columns = (scores, cm, labels) if name in PAIRS else (scores, labels)
+    if (name, odd) == ("nce", "infinite"):
+        with pytest.raises(InputError, match="finite"):
+            metric.update(*columns)
+        return
+    metric.update(*columns)
+    expected = all_metrics(scores, cm, scores, labels, llrs=odd != "infinite")[name]  # type: ignore[arg-type]
+    assert float(metric.compute()) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_classes_name_nan_and_unknown_labels(name: str) -> None:
+    good, bad = torch.tensor([1.0, 0.0, 0.5]), torch.tensor([1.0, math.nan, 0.5])
+    for first, labels, message in ((bad, [1, 2, 0], "NaN|finite"), (good, [1, 2, 3], "labels")):
+        columns = (first, good) if name in PAIRS else (first,)
+        with pytest.raises(InputError, match=message):
+            feed(ALL[name](), (*columns, torch.tensor(labels)), 3).compute()
 
 
 @pytest.mark.gpu

@@ -1,65 +1,26 @@
-"""Metric classes: batches, collections, checkpoints, the binned version, and labels of any kind."""
+"""Metric classes: batches, precision, what a class without trials means, labels of any kind."""
 
 from __future__ import annotations
 
-import io
 import math
 import pickle
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torchmetrics import Metric, MetricCollection
+from torch import Tensor
 
+from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.metrics import ADCF, CMEER, SASVEER, TDCF, Cllr, CrossEntropy, TandemEER
 from lightning_sasv.metrics.functional import all_metrics, eer, t_eer
-
-Columns = dict[str, np.ndarray]
-Maker = Callable[..., Metric]
-
-ONE_SCORE: dict[str, Maker] = {
-    "sasv_eer": SASVEER,
-    "sv_eer": lambda **kw: SASVEER(task="sv", **kw),
-    "spf_eer": lambda **kw: SASVEER(task="spf", **kw),
-    "cllr": Cllr,
-    "cllr_min": lambda **kw: Cllr(part="min", **kw),
-    "cllr_calib": lambda **kw: Cllr(part="calib", **kw),
-    "min_a_dcf": ADCF,
-    "act_a_dcf": lambda **kw: ADCF(kind="actual", **kw),
-}
-PAIR: dict[str, Maker] = {
-    "t_eer": TandemEER,
-    "min_t_dcf": TDCF,
-    "min_t_dcf_legacy": lambda **kw: TDCF(version="legacy", **kw),
-    "nce": CrossEntropy,
-}
-LISTS = {**ONE_SCORE, **{name: PAIR[name] for name in ("t_eer", "min_t_dcf", "min_t_dcf_legacy")}}
+from tests.metrics.metric_classes import ALL, PAIR, Columns, feed, tensors
 
 
-def tensors(simulated: Columns, name: str) -> tuple[Tensor, ...]:
-    columns = ("asv", "cm") if name in PAIR else ("sasv",)
-    return tuple(torch.from_numpy(simulated[key]) for key in (*columns, "labels"))
-
-
-def feed(metric: Metric, columns: tuple[Tensor, ...], batch: int) -> Metric:
-    for start in range(0, len(columns[-1]), batch):
-        metric.update(*(column[start : start + batch] for column in columns))
-    return metric
-
-
-@pytest.fixture(scope="module")
-def expected(simulated: Columns) -> dict[str, float]:
-    columns = (simulated[name] for name in ("asv", "cm", "sasv", "labels"))
-    return all_metrics(*columns, llrs=True)
-
-
-@pytest.mark.parametrize("name", [*ONE_SCORE, *PAIR])
+@pytest.mark.parametrize("name", ALL)
 def test_value_is_the_functions_whatever_the_batch_size(
     name: str, simulated: Columns, expected: dict[str, float]
 ) -> None:
-    make = (ONE_SCORE | PAIR)[name]
+    make = ALL[name]
     for batch in (1200, 24, 7):
         value = feed(make(), tensors(simulated, name), batch).compute()
         assert value.dtype == torch.float64
@@ -70,6 +31,31 @@ def test_value_is_the_functions_whatever_the_batch_size(
 def test_countermeasure_metric(simulated: Columns, expected: dict[str, float]) -> None:
     columns = torch.from_numpy(simulated["cm"]), torch.from_numpy(simulated["labels"])
     assert float(feed(CMEER(), columns, 50).compute()) == expected["cm_eer"]
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"thresholds": [0.0, 1.0]}])
+def test_either_kind_of_bona_fide_speech_will_do_for_the_countermeasure(
+    kwargs: dict[str, list[float]],
+) -> None:
+    for bona_fide in (1, 2):
+        metric = CMEER(**kwargs)
+        metric.update(torch.tensor([2.0, 0.5, 0.7, -1.0]), [bona_fide, bona_fide, 0, 0])
+        assert float(metric.compute()) == 0.5
+    metric = CMEER(**kwargs)
+    metric.update(torch.tensor([1.0]), [0])
+    with pytest.raises(ValueError, match="no target trials"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_arrays_and_lists_are_taken_like_tensors(name: str, simulated: Columns) -> None:
+    columns = tensors(simulated, name)
+    values = []
+    for convert in (lambda x: x, Tensor.numpy, Tensor.tolist):
+        metric = ALL[name]()
+        metric.update(*(convert(column) for column in columns))
+        values.append(float(metric.compute()))
+    assert values[0] == values[1] == values[2]
 
 
 def test_forward_gives_the_batch_and_keeps_all(simulated: Columns) -> None:
@@ -98,68 +84,27 @@ def test_conventions_rules_and_costs_are_passed_on(simulated: Columns) -> None:
     assert float(feed(TDCF("a-dcf1"), pair, 99).compute()) == other["min_t_dcf"]
 
 
-def test_collection_keeps_shared_states_once(
-    simulated: Columns, expected: dict[str, float]
-) -> None:
-    group = MetricCollection({name: make() for name, make in ONE_SCORE.items()})
-    scores, labels = tensors(simulated, "sasv_eer")
-    feed(group, (scores, labels), 100)  # type: ignore[arg-type]
-    values = group.compute()
-    assert {name: float(v) for name, v in values.items()} == (
-        pytest.approx({name: expected[name] for name in ONE_SCORE}, abs=1e-12)
-    )
-    assert len(group.compute_groups) == 1
-    metrics = dict(group.items(copy_state=False))
-    assert metrics["cllr"].scores is metrics["sasv_eer"].scores
-
-
-def test_collection_of_one_score_and_pair_metrics(
-    simulated: Columns, expected: dict[str, float]
-) -> None:
-    group = MetricCollection({"sasv_eer": SASVEER(), "t_eer": TandemEER(), "nce": CrossEntropy()})
-    asv, cm, labels = tensors(simulated, "t_eer")
-    sasv = torch.from_numpy(simulated["sasv"])
-    for k in (0, 600):
-        part = slice(k, k + 600)
-        group.update(scores=sasv[part], asv=asv[part], cm=cm[part], labels=labels[part])
-    values = {name: float(value) for name, value in group.compute().items()}
-    assert values == pytest.approx({name: expected[name] for name in values}, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", [*ONE_SCORE, *PAIR])
-def test_states_survive_a_checkpoint(
-    name: str, simulated: Columns, expected: dict[str, float]
-) -> None:
-    make = (ONE_SCORE | PAIR)[name]
-    columns = tensors(simulated, name)
-    first = nn.ModuleDict({"metric": make()})
-    feed(first["metric"], tuple(x[:700] for x in columns), 100)  # type: ignore[arg-type]
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    second = nn.ModuleDict({"metric": make()})
-    second.load_state_dict(torch.load(file, weights_only=True))
-    resumed = feed(second["metric"], tuple(x[700:] for x in columns), 100)  # type: ignore[arg-type]
-    assert float(resumed.compute()) == pytest.approx(expected[name], abs=1e-12)
-
-
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", ALL)
 def test_metrics_can_be_pickled_and_moved(
     name: str, simulated: Columns, expected: dict[str, float]
 ) -> None:
-    metric = feed(LISTS[name](), tensors(simulated, name), 500)
+    metric = feed(ALL[name](), tensors(simulated, name), 500)
     again = pickle.loads(pickle.dumps(metric)).to("cpu").half().float()
     assert float(again.compute()) == pytest.approx(expected[name], abs=1e-12)
-    assert again.dtype == torch.float64
+    states = again.metric_state.values()
+    kept = [x for state in states for x in (state if isinstance(state, list) else [state])]
+    assert {x.dtype for x in kept} == {torch.float64}
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", ALL)
 def test_compute_on_cpu_is_respected(
     name: str, simulated: Columns, expected: dict[str, float]
 ) -> None:
-    metric = feed(LISTS[name](compute_on_cpu=True), tensors(simulated, name), 200)
+    metric = feed(ALL[name](compute_on_cpu=True), tensors(simulated, name), 200)
     assert metric.compute_on_cpu
-    assert all(state.device.type == "cpu" for state in metric.labels)
+    for state in metric.metric_state.values():
+        tensors_of = state if isinstance(state, list) else [state]
+        assert all(tensor.device.type == "cpu" for tensor in tensors_of)
     assert float(metric.compute()) == pytest.approx(expected[name], abs=1e-12)
 
 
@@ -204,9 +149,9 @@ def test_labels_as_words(simulated: Columns, expected: dict[str, float]) -> None
     assert float(binned.compute()) == pytest.approx(expected["cllr"], abs=1e-12)
 
 
-@pytest.mark.parametrize("name", [*ONE_SCORE, *PAIR])
+@pytest.mark.parametrize("name", ALL)
 def test_missing_class_is_an_error_or_nan(name: str) -> None:
-    make = (ONE_SCORE | PAIR)[name]
+    make = ALL[name]
     columns = [torch.tensor([1.0, 0.0])] * (2 if name in PAIR else 1)
     labels = torch.tensor([1, 1])
     strict, lenient = make(), make(missing_class="nan")
@@ -215,6 +160,18 @@ def test_missing_class_is_an_error_or_nan(name: str) -> None:
     with pytest.raises(ValueError, match=r"no (nontarget|spoof)"):
         strict.compute()
     with pytest.warns(UserWarning, match=r"no (nontarget|spoof)"):
+        assert math.isnan(float(lenient.compute()))
+
+
+def test_verifier_too_poor_for_a_t_dcf_is_an_error_or_nan() -> None:
+    columns = [torch.tensor(x) for x in ([0.0, 1.0, -1.0], [1.0, 1.0, 0.0], [1, 2, 0])]
+    costs = CostModel(1, 9, 9, 0.4, 0.4, 0.2)
+    strict, lenient = TDCF(costs), TDCF(costs, missing_class="nan")
+    strict.update(*columns)
+    lenient.update(*columns)
+    with pytest.raises(ValueError, match="t-DCF is undefined"):
+        strict.compute()
+    with pytest.warns(UserWarning, match="t-DCF is undefined"):
         assert math.isnan(float(lenient.compute()))
 
 
@@ -233,6 +190,11 @@ def test_mistakes_are_named() -> None:
         CrossEntropy().update(torch.zeros(2), torch.zeros(3), torch.zeros(2))
     with pytest.raises(ValueError, match="finite"):
         CrossEntropy().update(torch.tensor([math.inf]), torch.zeros(1), torch.zeros(1))
+    with pytest.raises(ValueError, match="labels must be codes"):
+        SASVEER().update(torch.zeros(2), torch.tensor([True, False]))
+    for wrong in (["low", "high"], torch.zeros(2, dtype=torch.complex64)):
+        with pytest.raises(ValueError, match="scores must hold real numbers"):
+            SASVEER().update(wrong, [1, 0])
     nan = SASVEER()
     nan.update(torch.tensor([math.nan, 1.0, 2.0]), torch.tensor([0, 1, 2]))
     with pytest.raises(ValueError, match="NaN"):
@@ -253,11 +215,11 @@ def test_mistakes_are_named() -> None:
             make(missing_class="zero")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", [*ONE_SCORE, *PAIR])
+@pytest.mark.parametrize("name", ALL)
 def test_plot(name: str, simulated: Columns) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
-    metric = feed((ONE_SCORE | PAIR)[name](), tensors(simulated, name), 1200)
+    metric = feed(ALL[name](), tensors(simulated, name), 1200)
     _, axis = metric.plot()
     assert axis.lines
     _, axis = metric.plot([metric.compute(), metric.compute()])
@@ -267,9 +229,9 @@ def test_plot(name: str, simulated: Columns) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("name", [*ONE_SCORE, *PAIR])
+@pytest.mark.parametrize("name", ALL)
 def test_on_the_gpu(name: str, simulated: Columns, expected: dict[str, float]) -> None:
     columns = tuple(x.cuda() for x in tensors(simulated, name))
-    value = feed((ONE_SCORE | PAIR)[name]().cuda(), columns, 100).compute()
+    value = feed(ALL[name]().cuda(), columns, 100).compute()
     assert value.device.type == "cuda"
     assert float(value) == pytest.approx(expected[name], abs=1e-12)

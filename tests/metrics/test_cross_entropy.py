@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from unittest import mock
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -10,6 +13,8 @@ from sklearn.metrics import log_loss
 
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.metrics.functional import cross_entropy
+
+module = sys.modules[cross_entropy.__module__]  # the function hides it in the package
 
 
 def plain(
@@ -45,6 +50,12 @@ def test_minimum_is_that_of_a_general_minimiser(llrs: tuple[np.ndarray, ...]) ->
     assert found.min < found.value
     asv, cm, labels = llrs
     assert cross_entropy(3 * asv + 1, 3 * cm - 2, labels).min == pytest.approx(found.min, abs=1e-9)
+
+
+def test_blocks_of_trials_change_nothing(llrs: tuple[np.ndarray, ...]) -> None:
+    whole = cross_entropy(*llrs)
+    with mock.patch.object(module, "BLOCK", 7):
+        assert cross_entropy(*llrs) == pytest.approx(whole, abs=1e-12)
 
 
 def test_no_information_costs_one() -> None:

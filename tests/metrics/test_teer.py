@@ -30,9 +30,13 @@ def full_search(asv: np.ndarray, cm: np.ndarray, labels: np.ndarray, rho: float)
         c = int(np.argmin(np.abs(miss - fa)))
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = abs(np.divide(fa_non, fa_spf) - np.divide(second[c, 1], passed[c]))
+        rates = np.stack([miss, passed * fa_non, second[:, 1] * fa_spf])
+        balance = np.abs(miss - fa)
+        equal = np.flatnonzero(balance <= balance[c] + 1e-12)  # either may be taken
         path.append(
             {"asv": a, "cm": c, "mean": (miss[c] + fa[c]) / 2, "gap": gap}
-            | {"balance": abs(miss[c] - fa[c]), "value": second[c, 1] * fa_spf}
+            | {"balance": balance[c], "value": rates[2, c]}
+            | {"residuals": np.ptp(rates[:, equal], axis=0)}
         )
     return path
 
@@ -64,10 +68,12 @@ def test_blocks_that_are_not_looked_into_hold_no_point(blocks: int, case: Trials
 @settings(max_examples=60, deadline=None)
 def test_blocks_of_the_path_fit_together(case: Trials, rho: float) -> None:
     whole = t_eer_path(*case, rho)
-    nearest = tandem.nearest_pair(curves(case))
+    pairs = [pair(curves(case), rho) for pair in (tandem.closest_pair, tandem.ratio_pair)]
     with mock.patch.object(tandem, "BLOCK", 3):
         parts = t_eer_path(*case, rho)
-        assert tandem.nearest_pair(curves(case)) == nearest
+        assert [tandem.closest_pair(curves(case), rho), tandem.ratio_pair(curves(case), rho)] == (
+            pairs
+        )
     for one, other in zip(whole, parts, strict=True):
         assert one.tolist() == other.tolist()
 
@@ -99,6 +105,21 @@ def test_reference_rule_minimises_the_ratio_gap(case: Trials) -> None:
     found = t_eer(*case, rule="reference")
     if best["balance"] < 0.2:  # otherwise equal balances on both sides leave the pair open
         assert found.value == pytest.approx(best["value"], abs=1e-12)
+
+
+@given(trials(), st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]))
+@settings(max_examples=150, deadline=None)
+def test_closest_pair_has_the_smallest_residual_of_the_path(case: Trials, rho: float) -> None:
+    found = t_eer(*case, rho=rho)
+    if found.exists:
+        return
+    expected = full_search(*case, rho)
+    lowest = min(step["residuals"].min() for step in expected)
+    highest = min(step["residuals"].max() for step in expected)
+    assert lowest - 1e-12 <= found.residual <= highest + 1e-12
+    path = t_eer_path(*case, rho, rule="reference")
+    at = int(np.flatnonzero(path.asv_threshold == found.asv_threshold)[0])
+    assert (path.value[at], path.cm_threshold[at]) == (found.closest, found.cm_threshold)
 
 
 @given(trials(), st.floats(0, 1))
@@ -173,19 +194,60 @@ def test_perfect_countermeasure_leaves_the_asv_eer(simulated: dict[str, np.ndarr
     assert found.value == pytest.approx(asv_eer, abs=1e-12)
 
 
-def test_asv_that_rejects_spoofs_has_no_concurrent_point(rng: np.random.Generator) -> None:
-    labels = np.repeat([0, 1, 2], 500)
-    asv = np.where(labels == 1, 2.0, np.where(labels == 2, 0.0, -4.0)) + rng.normal(size=1500)
-    cm = np.where(labels == 0, -1.0, 1.0) + rng.normal(size=1500)
-    found = t_eer(asv, cm, labels)
+def llr_like(spoof: float, seed: int = 3) -> Trials:
+    """A verifier whose spoofs have a given mean (targets 3, nontargets 0), and a good CM."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat([0, 1, 2], 800)
+    asv = np.where(labels == 1, 3.0, np.where(labels == 2, 0.0, spoof)) + rng.normal(size=2400)
+    cm = np.where(labels == 0, -2.0, 2.0) + rng.normal(size=2400)
+    return asv, cm, labels
+
+
+def test_asv_that_rejects_spoofs_has_no_concurrent_point() -> None:
+    found = t_eer(*llr_like(-0.5))
     assert not found.exists
     assert math.isnan(found.value)
-    assert 0 < found.closest < 0.5
-    assert found.residual > 0
-    reference = t_eer(asv, cm, labels, rule="reference")
+    reference = t_eer(*llr_like(-0.5), rule="reference")
     assert not reference.exists
     assert math.isfinite(reference.value)
-    assert (reference.closest, reference.residual) == (found.closest, found.residual)
+    assert reference.closest == found.closest
+
+
+def test_closest_pair_is_not_the_end_where_the_verifier_accepts_everything() -> None:
+    """There the ratios 1 and 0 differ least, but the rates are 1/3, 2/3 and 0."""
+    case = llr_like(-4.0)
+    reference = t_eer(*case, rule="reference")
+    assert reference.asv_threshold == -math.inf, "the case must show the failure of the ratios"
+    assert reference.value < 0.001
+    assert reference.residual == pytest.approx(2 / 3, abs=0.01)
+    found = t_eer(*case)
+    assert not found.exists
+    assert math.isfinite(found.asv_threshold)
+    assert found.residual < 0.12
+    asv, _, labels = case
+    alone = eer(asv[labels == 1], asv[labels == 2], convention="interpolated").value
+    assert 0 < found.closest < alone, "half of the negatives, the spoofs, are hardly accepted"
+    assert found.closest == reference.closest
+
+
+def test_closest_value_continues_the_concurrent_one() -> None:
+    """Spoofs that sound less and less like the target: the point vanishes, the value does not."""
+    found = [t_eer(*llr_like(mean)) for mean in np.linspace(1.0, -4.0, 101)]
+    assert found[0].exists
+    assert not found[-1].exists
+    values = np.array([one.closest for one in found])
+    assert np.abs(np.diff(values)).max() < 0.01
+    last = max(k for k, one in enumerate(found) if one.exists)
+    assert values[last + 1] == pytest.approx(values[last], abs=0.005)
+
+
+def test_closest_value_of_a_cm_worse_than_chance_is_that_of_the_open_verifier() -> None:
+    """Only then: with a CM at chance all three rates are 1/2 where the verifier accepts all."""
+    asv, cm, labels = llr_like(3.0)
+    found = t_eer(asv, np.where(labels == 0, 0.2, 0.0) + cm - np.where(labels == 0, -2, 2), labels)
+    assert not found.exists
+    assert found.closest == pytest.approx(0.5, abs=0.05)
+    assert found.residual < 0.15
 
 
 def test_path_that_ends_on_a_cm_step_has_no_point_there() -> None:
@@ -210,3 +272,5 @@ def test_wrong_rule_and_rho_are_named() -> None:
         t_eer(*case, rule="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"rho must lie in \[0, 1\], got 1.5"):
         t_eer_path(*case, 1.5)
+    with pytest.raises(ValueError, match=r"rho must lie in \[0, 1\], got nan"):
+        t_eer(*case, rho=math.nan)

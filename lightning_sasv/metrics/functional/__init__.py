@@ -1,7 +1,18 @@
 """Metrics as pure functions: tensors or arrays in, Python floats out; float64 inside.
 
 Rates are fractions (0.0143), never per cent. A trial is accepted when its score is greater than the
-threshold. A NaN or an empty class is an error that names it.
+threshold. What odd input gives:
+
+- a NaN, an empty class, lengths that differ, a label that is none of the three: an ``InputError``
+  that names it (``all_metrics`` with ``allow_missing``, ``by_group`` and the replicates of a
+  bootstrap give NaN for an empty class);
+- infinite scores: ordered like any other. Cllr is then infinite, with a warning, if a positive is
+  -inf or a negative +inf; cross-entropy is an error;
+- all scores equal: EER 1 (``asvspoof``, ``max``) or 1/2 (``interpolated``, ``rocch``), Cllr_min 1,
+  minimum costs 1, t-EER 1/2;
+- one trial of a class: like any other number of trials;
+- integers, half precision, tensors on a GPU or with gradients: widened to float64 on the CPU;
+- labels as the codes 0 (spoof), 1 (target), 2 (nontarget) of any number type, or as those words.
 """
 
 from lightning_sasv.metrics.functional.bootstrap import (

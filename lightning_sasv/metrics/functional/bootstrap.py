@@ -198,9 +198,7 @@ def paired_bootstrap(
         ]
     )
     interval = _interval(difference, replicates, alpha)
-    defined = replicates[~np.isnan(replicates)]
-    rarer = min(np.count_nonzero(defined <= 0), np.count_nonzero(defined >= 0))
-    p_value = min(1.0, 2 * (1 + rarer) / (defined.size + 1))
+    p_value = two_sided_p(replicates)
     return PairedInterval(difference, interval.low, interval.high, p_value, *interval[3:])
 
 
@@ -237,10 +235,31 @@ def _literal(
     return evaluate, codes.size
 
 
-def _interval(value: float, replicates: Floats, alpha: float) -> ConfidenceInterval:
+def percentile_interval(replicates: Floats, alpha: float = 5) -> tuple[float, float]:
+    """The ends that leave ``alpha / 2`` per cent of the defined replicates on either side.
+
+    Args:
+        replicates: A metric's value in each replicate; NaN is left out, infinity is ordered.
+        alpha: Per cent outside the interval.
+
+    Returns:
+        Both ends; NaN if no replicate has a value.
+    """
     defined = np.sort(replicates[~np.isnan(replicates)])
-    low, high = (_percentile(defined, share / 100) for share in (alpha / 2, 100 - alpha / 2))
-    return ConfidenceInterval(value, low, high, replicates, replicates.size - defined.size)
+    shares = alpha / 200, 1 - alpha / 200
+    return _percentile(defined, shares[0]), _percentile(defined, shares[1])
+
+
+def two_sided_p(differences: Floats) -> float:
+    """2 (1 + k) / (n + 1), at most 1, with k of the n defined replicates on the rarer side of 0."""
+    defined = differences[~np.isnan(differences)]
+    rarer = min(np.count_nonzero(defined <= 0), np.count_nonzero(defined >= 0))
+    return min(1.0, 2 * (1 + rarer) / (defined.size + 1))
+
+
+def _interval(value: float, replicates: Floats, alpha: float) -> ConfidenceInterval:
+    undefined = int(np.count_nonzero(np.isnan(replicates)))
+    return ConfidenceInterval(value, *percentile_interval(replicates, alpha), replicates, undefined)
 
 
 def _percentile(ascending: Floats, share: float) -> float:

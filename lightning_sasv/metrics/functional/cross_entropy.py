@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional._checks import (
+    BLOCK,
     ArrayLike,
     Codes,
     Floats,
@@ -19,6 +22,8 @@ from lightning_sasv.metrics.functional._checks import (
     check_same_length,
 )
 from lightning_sasv.trials import TrialClass
+
+Index: TypeAlias = NDArray[np.intp]
 
 
 class CrossEntropy(NamedTuple):
@@ -58,27 +63,30 @@ def cross_entropy(
     asv, cm, codes = as_scores(asv_llr, "asv_llr"), as_scores(cm_llr, "cm_llr"), as_labels(labels)
     check_same_length({"asv_llr": asv, "cm_llr": cm, "labels": codes})
     for name, column in (("asv_llr", asv), ("cm_llr", cm)):
-        if np.isinf(column).any():
-            raise InputError(f"{name} holds infinite values; posteriors need finite ratios")
+        check_finite(column, name)
     for member in TrialClass:
         check_has_class(codes, member)
-    log_likelihood, prior = stack_llrs(asv, cm), class_priors(as_cost_model(costs))
+    prior = class_priors(as_cost_model(costs))
     weights = (prior / np.bincount(codes, minlength=prior.size))[codes]
-    value = float(weights @ trial_losses(log_likelihood, codes, prior)) / entropy(prior)
-    return CrossEntropy(value, _refit(log_likelihood, codes, weights, prior))
+    value = float(weights @ trial_losses(asv, cm, codes, prior)) / entropy(prior)
+    return CrossEntropy(value, refitted(asv, cm, codes, weights, prior))
 
 
-def stack_llrs(asv_llr: Floats, cm_llr: Floats) -> Floats:
-    """Log-likelihoods of (spoof, target, nontarget) up to a common constant, (trials, 3)."""
-    return np.stack([-cm_llr, np.zeros_like(asv_llr), -asv_llr], axis=1)
-
-
-def trial_losses(log_likelihood: Floats, codes: Codes, prior: Floats) -> Floats:
+def trial_losses(asv_llr: Floats, cm_llr: Floats, codes: Codes, prior: Floats) -> Floats:
     """-log P(class | s) of each trial's own class, in nats."""
-    logits = log_likelihood + np.log(prior)
-    top = logits.max(axis=1)
-    normaliser = top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
-    return normaliser - np.take_along_axis(logits, codes[:, None].astype(np.intp), axis=1)[:, 0]
+    losses = np.empty(codes.size)
+    for block in _blocks(codes.size):
+        logits = _log_likelihoods(asv_llr[block], cm_llr[block]) + np.log(prior)[:, None]
+        own = np.take_along_axis(logits, codes[None, block].astype(np.intp), axis=0)[0]
+        top = logits.max(axis=0)
+        losses[block] = top + np.log(np.exp(logits - top).sum(axis=0)) - own
+    return losses
+
+
+def check_finite(llrs: Floats, name: str) -> None:
+    """Raise an error that names the column unless all its ratios are finite."""
+    if np.isinf(llrs).any():
+        raise InputError(f"{name} holds infinite values; posteriors need finite ratios")
 
 
 def class_priors(costs: CostModel) -> Floats:
@@ -94,21 +102,34 @@ def entropy(prior: Floats) -> float:
     return -math.fsum(float(p) * math.log(p) for p in prior)
 
 
-def _refit(log_likelihood: Floats, codes: Codes, weights: Floats, prior: Floats) -> float:
+def refitted(
+    asv_llr: Floats, cm_llr: Floats, codes: Codes, weights: Floats, prior: Floats
+) -> float:
     """Smallest cross-entropy of a * log-likelihoods + offsets, by damped Newton steps.
 
     The problem is convex; the start is the log-likelihoods as they are, so the result is never
     above their own cross-entropy. Separable classes have their infimum at an infinite scale; the
     steps end when the loss gains less than 1e-13.
+
+    Args:
+        asv_llr: log p(s|target) / p(s|nontarget) of each trial.
+        cm_llr: log p(s|target) / p(s|spoof) of each trial.
+        codes: ``TrialClass`` codes.
+        weights: Weight of each trial's loss.
+        prior: Priors in the order of the codes.
+
+    Returns:
+        The minimum, normalised.
     """
-    scale = max(float(np.abs(log_likelihood).max()), 1e-300)
-    design = _Design(log_likelihood / scale, codes, weights, np.log(prior))
+    scale = max(float(max(abs(x.min()), abs(x.max()))) for x in (asv_llr, cm_llr))
+    scale = max(scale, 1e-300)
+    problem = _Problem(asv_llr, cm_llr, codes, weights, np.log(prior), scale)
     theta = np.array([scale, 0.0, 0.0])
-    loss = design.loss(theta)
+    loss = problem.loss(theta)
     for _ in range(100):
-        step = design.newton(theta)
+        step = problem.newton(theta)
         for _ in range(30):
-            candidate = design.loss(theta - step)
+            candidate = problem.loss(theta - step)
             if candidate <= loss:
                 break
             step = step / 2
@@ -118,33 +139,56 @@ def _refit(log_likelihood: Floats, codes: Codes, weights: Floats, prior: Floats)
     return loss / entropy(prior)
 
 
-class _Design:
-    """Loss and Newton step of theta = (scale, offset of spoof, offset of target)."""
+class _Problem(NamedTuple):
+    """Loss and Newton step of theta = (scale, offset of spoof, offset of target).
 
-    def __init__(self, features: Floats, codes: Codes, weights: Floats, log_prior: Floats) -> None:
-        self.features, self.weights, self.log_prior = features.T.copy(), weights, log_prior
-        self.own = (codes[None, :] == np.arange(3)[:, None]).astype(np.float64)  # (3, trials)
+    Trials are looked at block by block, so that little beside the scores is in memory.
+    """
 
-    def _logits(self, theta: Floats) -> Floats:
-        offset = np.append(theta[1:], 0.0) + self.log_prior
-        logits = theta[0] * self.features + offset[:, None]
-        logits -= logits.max(axis=0)
-        return logits
+    asv_llr: Floats
+    cm_llr: Floats
+    codes: Codes
+    weights: Floats
+    log_prior: Floats
+    scale: float
 
     def loss(self, theta: Floats) -> float:
-        logits = self._logits(theta)
-        own = np.einsum("kn,kn->n", logits, self.own)
-        return float(self.weights @ (np.log(np.exp(logits).sum(axis=0)) - own))
+        total = 0.0
+        for block in _blocks(self.codes.size):
+            _, logits, own = self._look(theta, block)
+            losses = np.log(np.exp(logits).sum(axis=0)) - logits[own]
+            total += float(self.weights[block] @ losses)
+        return total
 
     def newton(self, theta: Floats) -> Floats:
-        posterior = np.exp(self._logits(theta))
-        posterior /= posterior.sum(axis=0)
-        mean = np.einsum("kn,kn->n", posterior, self.features)
-        # Derivatives of the three logits less their posterior mean, one row per parameter.
-        rows = (self.features - mean, *(np.eye(3)[k][:, None] - posterior[k] for k in (0, 1)))
-        weighted = posterior * self.weights
-        slope = np.array([-np.einsum("kn,kn,n->", self.own, row, self.weights) for row in rows])
-        curvature = np.array(
-            [[np.einsum("kn,kn,kn->", weighted, a, b) for b in rows] for a in rows]
-        )
-        return np.linalg.solve(curvature + 1e-14 * np.eye(3), slope)
+        slope, curvature = np.zeros(3), 1e-14 * np.eye(3)
+        for block in _blocks(self.codes.size):
+            features, posterior, own = self._look(theta, block)
+            np.exp(posterior, out=posterior)
+            posterior /= posterior.sum(axis=0)
+            mean = np.einsum("kn,kn->n", posterior, features)
+            # Derivatives of the three logits less their posterior mean, one row per parameter.
+            rows = (features - mean, *(np.eye(3)[k][:, None] - posterior[k] for k in (0, 1)))
+            weights = self.weights[block]
+            weighted = posterior * weights
+            slope -= [weights @ row[own] for row in rows]
+            curvature += [[np.einsum("kn,kn,kn->", weighted, a, b) for b in rows] for a in rows]
+        return np.linalg.solve(curvature, slope)
+
+    def _look(self, theta: Floats, block: slice) -> tuple[Floats, Floats, tuple[Index, Index]]:
+        """Features and logits of a block, (3, trials), and the places of the own classes."""
+        features = _log_likelihoods(self.asv_llr[block], self.cm_llr[block])
+        features /= self.scale
+        logits = theta[0] * features + (np.append(theta[1:], 0.0) + self.log_prior)[:, None]
+        logits -= logits.max(axis=0)
+        codes = self.codes[block].astype(np.intp)
+        return features, logits, (codes, np.arange(codes.size))
+
+
+def _log_likelihoods(asv_llr: Floats, cm_llr: Floats) -> Floats:
+    """Those of spoof, target and nontarget up to a common constant, (3, trials)."""
+    return np.stack([-cm_llr, np.zeros_like(asv_llr), -asv_llr])
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))

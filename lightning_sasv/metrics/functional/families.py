@@ -46,7 +46,7 @@ CM_METRICS = {
 }
 TANDEM_METRICS = ("t_eer", "t_eer_closest")
 TANDEM_COST_METRICS = ("min_t_dcf", "min_t_dcf_legacy")
-CROSS_ENTROPY_METRICS = ("nce",)
+CROSS_ENTROPY_METRICS = ("nce", "nce_min")
 
 COLUMNS: Mapping[str, tuple[str, ...]] = (
     dict.fromkeys(SASV_METRICS.values(), ("sasv",))
@@ -127,7 +127,7 @@ def _pair_families(
         return TandemCostFamily(asv, cm, codes, settings.tandem_costs)
 
     def entropy(asv: Floats, cm: Floats) -> Family:
-        return CrossEntropyFamily(asv, cm, codes, settings.priors)
+        return CrossEntropyFamily(asv, cm, codes, settings.priors, "nce_min" in names)
 
     makers: list[tuple[tuple[str, ...], Callable[[Floats, Floats], Family]]] = [
         (TANDEM_METRICS, tandem),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -121,13 +121,13 @@ def path_points(curves: TandemCurves, rho: float) -> Iterator[PathPoints]:
         yield PathPoints(asv, found, (miss[0], miss[1]), (fa[0], fa[1]))
 
 
-class NearestPair(NamedTuple):
-    """The threshold pair of the ρ = 0.5 path that is nearest to concurrency.
+class PathPair(NamedTuple):
+    """A threshold pair of the path of one ρ.
 
     Attributes:
         asv: Index of the ASV threshold.
         cm: Index of the CM threshold.
-        mean: t-EER there by the mean rule, (miss + (fa_non + fa_spf) / 2) / 2.
+        mean: t-EER there by the mean rule, (miss + (1 - ρ) fa_non + ρ fa_spf) / 2.
     """
 
     asv: int
@@ -135,19 +135,54 @@ class NearestPair(NamedTuple):
     mean: float
 
 
-def nearest_pair(curves: TandemCurves) -> NearestPair:
-    """Threshold pair with the smallest abs(Pfa_non / Pfa_spf - Pfa_cm / (1 - Pmiss_cm))."""
-    best, pair = math.inf, NearestPair(0, 0, math.nan)
-    for points in path_points(curves, 0.5):
-        mean, at_cm = points.nearest()
+def closest_pair(curves: TandemCurves, rho: float = 0.5) -> PathPair:
+    """Threshold pair at which the three tandem error rates differ least: closest to concurrency.
+
+    The residual max(miss, fa_non, fa_spf) - min(miss, fa_non, fa_spf) is 0 at a concurrent point
+    and nowhere else. It needs no division, so no threshold has to be left out; and it is small
+    only where the rates are alike. At the end of the path where the verifier accepts everything
+    the rates are near 1/3, 2/3 and 0: that end is chosen only if the countermeasure is no better
+    than chance. Of equal residuals the first in ascending order of the ASV threshold counts.
+    """
+
+    def residual(asv: Index, cm: Index) -> Floats:
+        spread: Floats = np.ptp(np.stack(curves.rates(asv, cm)), axis=0)
+        return spread
+
+    return _smallest(curves, rho, residual)
+
+
+def ratio_pair(curves: TandemCurves, rho: float = 0.5) -> PathPair:
+    """Threshold pair with the smallest abs(Pfa_non / Pfa_spf - Pfa_cm / (1 - Pmiss_cm)).
+
+    The choice of the t-EER's reference search. Without a concurrent point it may be the end of the
+    path where the verifier accepts everything: both ratios are bounded there, 1 and 0, while the
+    first grows without limit where spoofs are rejected before nontargets.
+    """
+
+    def difference(asv: Index, cm: Index) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):  # 0/0, inf - inf: no candidates
-            ratio_asv = curves.fa_nontarget[points.asv] / curves.fa_spoof[points.asv]
-            ratio_cm = curves.fa_cm[at_cm] / (1 - curves.miss_cm[at_cm])
+            ratio_asv = curves.fa_nontarget[asv] / curves.fa_spoof[asv]
+            ratio_cm = curves.fa_cm[cm] / (1 - curves.miss_cm[cm])
             gap = np.abs(ratio_asv - ratio_cm)
-        k = int(np.argmin(np.where(np.isnan(gap), math.inf, gap)))
-        if math.isnan(pair.mean) or gap[k] < best:
-            best = float(gap[k]) if not math.isnan(gap[k]) else math.inf
-            pair = NearestPair(int(points.asv[k]), int(at_cm[k]), float(mean[k]))
+        return np.where(np.isnan(gap), math.inf, gap)
+
+    return _smallest(curves, rho, difference)
+
+
+def _smallest(
+    curves: TandemCurves, rho: float, measure: Callable[[Index, Index], Floats]
+) -> PathPair:
+    """First pair of the path that has the smallest measure."""
+    best, pair = math.inf, None
+    for points in path_points(curves, rho):
+        mean, at_cm = points.nearest()
+        values = measure(points.asv, at_cm)
+        k = int(np.argmin(values))
+        if pair is None or values[k] < best:
+            best = float(values[k])
+            pair = PathPair(int(points.asv[k]), int(at_cm[k]), float(mean[k]))
+    assert pair is not None  # "accept all" of the verifier is on every path
     return pair
 
 

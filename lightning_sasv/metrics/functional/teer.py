@@ -38,9 +38,10 @@ from lightning_sasv.metrics.functional.concurrent import (
 )
 from lightning_sasv.metrics.functional.steps import Steps
 from lightning_sasv.metrics.functional.tandem import (
+    closest_pair,
     curves_at,
-    nearest_pair,
     path_points,
+    ratio_pair,
     thresholds_of,
 )
 from lightning_sasv.trials import TrialClass
@@ -57,12 +58,14 @@ class TandemEER(NamedTuple):
 
     Attributes:
         value: The rate, a fraction; NaN where no concurrent point exists (``interpolated``).
-        asv_threshold: ASV threshold of the pair nearest to concurrency.
+        asv_threshold: ASV threshold of the pair that the rule chooses: next to the concurrent
+            point, or, where none exists, closest to concurrency.
         cm_threshold: CM threshold of that pair; accept iff both scores exceed their thresholds.
         residual: Largest difference of the three tandem error rates at that pair.
         exists: Whether the curves have a point where the three rates are equal.
         closest: What a table can print in any case: ``value`` if the point exists, else the
-            ρ = 0.5 t-EER, (miss + (fa_non + fa_spf) / 2) / 2, at the pair nearest to concurrency.
+            t-EER_ρ, (miss + (1 - ρ) fa_non + ρ fa_spf) / 2, at the pair closest to concurrency:
+            that of the path of ρ (0.5 by default) with the smallest residual.
     """
 
     value: float
@@ -88,7 +91,12 @@ class TandemPath(NamedTuple):
 
 
 def t_eer(
-    asv: ArrayLike, cm: ArrayLike, labels: ArrayLike, *, rule: Rule = "interpolated"
+    asv: ArrayLike,
+    cm: ArrayLike,
+    labels: ArrayLike,
+    *,
+    rule: Rule = "interpolated",
+    rho: float = 0.5,
 ) -> TandemEER:
     """Concurrent t-EER, exact, in O(N log N).
 
@@ -98,29 +106,36 @@ def t_eer(
       thresholds; the value is where the three tandem rates are equal, to machine precision.
       On the path miss = fa_non, 1 - Pmiss_cm = 1 / (1 + Pfa_non - Pmiss_asv), so that the
       condition fa_spf = fa_non is one equation along one monotone path. Without a root there is
-      no concurrent point (the ASV scores already reject spoofs): the value is NaN.
-    - ``reference``: of the threshold pairs on the ρ = 0.5 path, the one with the smallest
+      no concurrent point (the ASV scores already reject spoofs): the value is NaN, and the
+      thresholds are those of ``closest``.
+    - ``reference``: of the threshold pairs on the path of ρ, the one with the smallest
       abs(Pfa_non / Pfa_spf - Pfa_cm / (1 - Pmiss_cm)); the value is fa_spf there, even if no
-      concurrent point exists (see ``exists``).
+      concurrent point exists (see ``exists``). Then the pair may be the end of the path where the
+      verifier accepts everything, with a spurious rate near 0 and a residual near 2/3;
+      ``closest`` does not suffer from that.
 
     Args:
         asv: ASV score of each trial.
         cm: CM score of each trial.
         labels: ``TrialClass`` codes or words.
         rule: Which of the rules above.
+        rho: Share of spoofs among the negatives, in [0, 1]: the path on which ``reference`` and
+            ``closest`` look. A concurrent point is the same for every ρ.
 
     Returns:
         The rate, the threshold pair and how far from concurrency it is.
 
     Raises:
-        InputError: An empty class, a NaN, lengths that differ, or an unknown rule.
+        InputError: An empty class, a NaN, lengths that differ, an unknown rule, or ρ outside
+            [0, 1].
     """
     check_rule(rule)
+    _check_rho(rho)
     tandem = tandem_of(*check_pair(asv, cm, labels))
     meeting = find_meeting(tandem)
-    if rule == "reference" or meeting is None:
-        return _reference(tandem, rule, meeting is not None)
-    return _interpolated(tandem, meeting)
+    if rule == "interpolated" and meeting is not None:
+        return _interpolated(tandem, meeting)
+    return _at_thresholds(tandem, rule, rho, meeting is not None)
 
 
 def t_eer_path(
@@ -152,8 +167,7 @@ def t_eer_path(
         InputError: As for :func:`t_eer`, or ρ outside [0, 1].
     """
     check_rule(rule)
-    if not 0 <= rho <= 1:
-        raise ValueError(f"rho must lie in [0, 1], got {rho}")
+    _check_rho(rho)
     tandem = tandem_of(*check_pair(asv, cm, labels))
     grids = thresholds_of(tandem)
     columns = []
@@ -167,6 +181,11 @@ def check_rule(rule: str) -> None:
     """Raise a ``ValueError`` that lists the rules unless this is one of them."""
     if rule not in get_args(Rule):
         raise ValueError(f"unknown rule {rule!r}; expected one of {', '.join(get_args(Rule))}")
+
+
+def _check_rho(rho: float) -> None:
+    if not 0 <= rho <= 1:
+        raise ValueError(f"rho must lie in [0, 1], got {rho}")
 
 
 def check_pair(asv: ArrayLike, cm: ArrayLike, labels: ArrayLike) -> tuple[Floats, Floats, Codes]:
@@ -211,11 +230,14 @@ def _cm_neighbours(tandem: Tandem, miss: float) -> Floats:
     return np.unique(np.concatenate([[start], bona_fide, between]))
 
 
-def _reference(tandem: Tandem, rule: Rule, exists: bool) -> TandemEER:
+def _at_thresholds(tandem: Tandem, rule: Rule, rho: float, exists: bool) -> TandemEER:
+    """What the pairs of thresholds give: by the reference rule, or without a concurrent point."""
     grids = thresholds_of(tandem)
     curves = curves_at(tandem, *grids)
-    pair = nearest_pair(curves)
+    closest = None if exists else closest_pair(curves, rho)
+    pair = closest if closest and rule == "interpolated" else ratio_pair(curves, rho)
     rates = [float(rate) for rate in curves.rates(pair.asv, pair.cm)]
     value = rates[2] if rule == "reference" else math.nan
     at = float(grids[0][pair.asv]), float(grids[1][pair.cm])
-    return TandemEER(value, *at, max(rates) - min(rates), exists, pair.mean)
+    residual = max(rates) - min(rates)
+    return TandemEER(value, *at, residual, exists, closest.mean if closest else value)

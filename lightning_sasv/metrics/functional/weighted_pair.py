@@ -11,15 +11,16 @@ from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.metrics.functional._checks import Codes, Floats, UndefinedMetricError
 from lightning_sasv.metrics.functional.concurrent import Tandem, find_meeting
 from lightning_sasv.metrics.functional.cross_entropy import (
+    check_finite,
     class_priors,
     entropy,
-    stack_llrs,
+    refitted,
     trial_losses,
 )
 from lightning_sasv.metrics.functional.ladder import ladder, smallest_cost
 from lightning_sasv.metrics.functional.resampling import Weights
 from lightning_sasv.metrics.functional.steps import Steps
-from lightning_sasv.metrics.functional.tandem import curves_at, nearest_pair, thresholds_of
+from lightning_sasv.metrics.functional.tandem import closest_pair, curves_at, thresholds_of
 from lightning_sasv.metrics.functional.tdcf import Version, tdcf_coefficients, verifier_rates
 from lightning_sasv.metrics.functional.weighted import (
     SortedClass,
@@ -51,7 +52,7 @@ class TandemFamily:
         if meeting is not None:
             return dict.fromkeys(values, meeting.value)
         if self.closest:
-            values["t_eer_closest"] = nearest_pair(curves_at(tandem, *self.grids)).mean
+            values["t_eer_closest"] = closest_pair(curves_at(tandem, *self.grids)).mean
         return values
 
 
@@ -86,21 +87,32 @@ class TandemCostFamily:
 
 
 class CrossEntropyFamily:
-    """Normalised three-class cross-entropy: ``nce``."""
+    """Normalised three-class cross-entropy: ``nce``, and ``nce_min`` if wanted."""
 
-    def __init__(self, asv: Floats, cm: Floats, codes: Codes, costs: CostModel) -> None:
+    def __init__(
+        self, asv: Floats, cm: Floats, codes: Codes, costs: CostModel, minimum: bool
+    ) -> None:
+        for name, column in (("asv", asv), ("cm", cm)):
+            check_finite(column, name)
+        self.asv, self.cm, self.codes, self.minimum = asv, cm, codes, minimum
         self.prior = class_priors(costs)
-        losses = trial_losses(stack_llrs(asv, cm), codes, self.prior)
+        losses = trial_losses(asv, cm, codes, self.prior)
         self.trials = [np.flatnonzero(codes == code) for code in range(self.prior.size)]
         self.losses = [losses[trials] for trials in self.trials]
 
     def __call__(self, weights: Weights) -> Values:
         """The cross-entropy of weighted trials."""
         counts = [weights.take(trials) for trials in self.trials]
+        values = {"nce": math.nan, "nce_min": math.nan}
         if not all(count.any() for count in counts):
-            return {"nce": math.nan}
-        means = [
-            weighted_sum(loss, count) / float(count.sum())
-            for loss, count in zip(self.losses, counts, strict=True)
-        ]
-        return {"nce": float(self.prior @ np.array(means)) / entropy(self.prior)}
+            return values
+        totals = np.array([float(count.sum()) for count in counts])
+        pairs = zip(self.losses, counts, strict=True)
+        sums = np.array([weighted_sum(loss, count) for loss, count in pairs])
+        values["nce"] = float(self.prior @ (sums / totals)) / entropy(self.prior)
+        if self.minimum:
+            drawn = np.flatnonzero(weights)
+            codes = self.codes[drawn]
+            shares = weights[drawn] * (self.prior / totals)[codes]
+            values["nce_min"] = refitted(self.asv[drawn], self.cm[drawn], codes, shares, self.prior)
+        return values
