@@ -46,9 +46,18 @@ def _records(content: bytes) -> Iterator[bytes]:
 
 def read_offline_run(folder: Path) -> OfflineRun:
     """The one offline run below ``folder``."""
+    (run,) = read_offline_runs(folder)
+    return run
+
+
+def read_offline_runs(folder: Path) -> list[OfflineRun]:
+    """The offline runs below ``folder``, in the order of their time."""
+    return [_read_run(path) for path in sorted(folder.rglob("run-*.wandb"))]
+
+
+def _read_run(path: Path) -> OfflineRun:
     from wandb.proto.wandb_internal_pb2 import Record
 
-    (path,) = folder.rglob("run-*.wandb")
     run = OfflineRun()
     for raw in _records(path.read_bytes()):
         record = Record()

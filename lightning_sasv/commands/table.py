@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -11,29 +12,28 @@ from rich.table import Table
 from lightning_sasv.commands.quiet import quiet
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.launch import Launcher, launch
-from lightning_sasv.experiment.run import Job, clear, seed_folder
+from lightning_sasv.experiment.run import Job, link_scores, seed_folder
 from lightning_sasv.experiment.settings import CorpusSettings, Experiment, parse_seeds
-from lightning_sasv.files import ensure_directory
 from lightning_sasv.fusion import system_names
 from lightning_sasv.report.console import print_written
 from lightning_sasv.report.order import Check, order_checks
-from lightning_sasv.report.table1 import (
-    COLUMNS,
-    Row,
+from lightning_sasv.report.table1 import COLUMNS, TWIN, Row
+from lightning_sasv.report.table1_text import (
     half_width_text,
     mean_text,
+    paper_half_width_text,
     paper_text,
     write_table,
 )
 
-TWIN = CorpusSettings()
+EMBEDDED = CorpusSettings()
 """The default corpus: the embedded twin at full scale."""
 
 
 def table(
     seeds: str = "1986-1991",
     systems: str = "paper",
-    data: CorpusSettings = TWIN,
+    data: CorpusSettings = EMBEDDED,
     epochs: int = 10,
     out: str = "results/table1",
     replicates: int = 1000,
@@ -56,30 +56,29 @@ def table(
         data: The corpus.
         epochs: Training epochs.
         out: Folder for the results: table.md, table.csv, table.tex, metrics.json, and for each
-            seed its scores, fitted systems, metrics and checkpoint.
+            seed a folder with its scores, fitted systems, metrics and checkpoint, for `lightning
+            report`; scores/ leads to the score files of every seed.
         replicates: Bootstrap replicates of the first seed's intervals; 0 for none.
         hidden_dims: Widths of the CM head; 256,128,64 has the 82.5 k parameters of the paper.
         threads: CPU threads; the last bits of a result depend on it.
-        overwrite: Replace results of another configuration in OUT.
+        overwrite: Begin anew: remove the results that are in OUT, whatever they were made with.
         launcher: Where to run: here, local (processes of their own) or slurm.
         seeds_per_job: Seeds of one submitted job (launchers local and slurm).
         launcher_options: Parameters for submitit, e.g. {slurm_partition: gpu, timeout_min: 60}.
     """
     quiet()
     start = time.perf_counter()
-    folder = ensure_directory(out)
-    names, numbers = system_names(systems), parse_seeds(seeds)
+    folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
     if replicates < 0:
         raise InputError(f"--replicates must be at least 0, got {replicates}")
-    if overwrite:
-        clear(folder)
     experiment = Experiment(data, epochs, tuple(hidden_dims), threads)
     job = Job(experiment, tuple(numbers), tuple(names), folder, numbers[0], replicates)
-    key = launch(job, launcher, seeds_per_job, launcher_options)
+    key = launch(job, launcher, seeds_per_job, launcher_options, overwrite)
     found = [seed_folder(folder, seed, key).metrics() for seed in numbers]
+    link_scores(folder, numbers)
     rows, remarks = write_table(folder, found, names)
     _show(rows, remarks)
-    if found[0][names[0]]["corpus"] == "twin" and data.scale == 1 and epochs >= 10:
+    if found[0][names[0]]["corpus"] == TWIN and data.scale == 1 and epochs >= 10:
         _show_checks(order_checks(rows))
     print_written(folder)
     Console(highlight=False).print(f"took {time.perf_counter() - start:.0f} s")
@@ -101,7 +100,8 @@ def _show(rows: list[Row], remarks: list[str]) -> None:
         )
         if first.paper is not None:
             paper = [f"[dim]{paper_text(cell)}[/dim]" for cell in (first, *others)]
-            shown.add_row("[dim](paper)[/dim]", paper[0], "", *paper[1:])
+            width = f"[dim]{paper_half_width_text(row)}[/dim]"
+            shown.add_row("[dim](paper)[/dim]", paper[0], width, *paper[1:])
     console = Console(highlight=False)
     console.print(shown)
     for remark in remarks:

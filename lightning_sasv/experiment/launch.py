@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.run import Job, run_job
+from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.experiment.run import Job, begin, run_job
 
 Launcher = Literal["here", "local", "slurm"]
 
@@ -26,6 +26,7 @@ def launch(
     launcher: Launcher = "here",
     seeds_per_job: int = 6,
     options: dict[str, str | int] | None = None,
+    overwrite: bool = False,
 ) -> str:
     """Run a job, split by seeds unless it runs here, and return the key of its results.
 
@@ -35,29 +36,62 @@ def launch(
             of a cluster. The last two go through submitit (extra ``slurm``).
         seeds_per_job: Seeds of one submitted job.
         options: Parameters for submitit, e.g. ``{"slurm_partition": "gpu", "timeout_min": 60}``.
+        overwrite: Remove the results that are in ``job.out`` first.
     """
+    parts = split_job(job, seeds_per_job)
     if launcher == "here":
-        return run_job(job)
+        return run_job(job, overwrite)
+    executor = _executor(launcher, job.out / "jobs", options or {})
+    _, key, missing = begin(job, overwrite)  # a mistake is reported before anything is submitted
+    wanted = [replace(part, progress=False) for part in parts if set(part.seeds) & set(missing)]
+    try:
+        submitted = [executor.submit(run_job, part) for part in wanted]
+    except Exception as error:  # whatever the cluster has against it
+        raise RunError(f"--launcher {launcher}: cannot submit: {_last_line(error)}") from None
+    _wait(submitted, job.out / "jobs")
+    return key
+
+
+def _executor(launcher: str, folder: Path, options: Mapping[str, str | int]) -> Any:
+    """The executor of submitit."""
     try:
         import submitit
     except ImportError:
         raise InputError(
             f"--launcher {launcher} needs submitit: pip install 'lightning-sasv[slurm]'"
         ) from None
-    executor = submitit.AutoExecutor(folder=job.out / "jobs", cluster=launcher)
-    executor.update_parameters(**{"timeout_min": 120, **(options or {})})
-    parts = [replace(part, progress=False) for part in split_job(job, seeds_per_job)]
-    submitted = [executor.submit(run_job, part) for part in parts]
-    return _results(submitted, job.out / "jobs")
+    try:
+        executor = submitit.AutoExecutor(folder=folder, cluster=launcher)
+        executor.update_parameters(**{"timeout_min": 120, **options})
+    except RuntimeError as error:
+        raise InputError(f"--launcher {launcher}: {_last_line(error)}") from None
+    except (NameError, TypeError, ValueError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"--launcher_options: {reason}") from None
+    return executor
 
 
-def _results(submitted: Sequence[object], logs: Path) -> str:
-    """Key of the results when every submitted job has ended well."""
-    keys = []
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
+def _wait(submitted: Sequence[Any], logs: Path) -> None:
+    """Wait for every submitted job; when some failed, say so once the others have ended."""
+    failures = []
     for one in submitted:
         try:
-            keys.append(one.result())  # type: ignore[attr-defined]
-        except Exception as error:
-            last = str(error).strip().splitlines()[-1:] or ["no message"]
-            raise InputError(f"a submitted job failed: {last[0]}; its logs are in {logs}") from None
-    return str(keys[0])
+            one.result()
+        except KeyboardInterrupt:
+            for other in submitted:
+                other.cancel()
+            raise KeyboardInterrupt(
+                "the submitted jobs were cancelled, what is finished is kept: the same command "
+                "goes on"
+            ) from None
+        except Exception as error:  # of any kind: it was raised in another process
+            failures.append(f"job {one.job_id}: {_last_line(error)}")
+    if failures:
+        raise RunError(
+            f"{len(failures)} of {len(submitted)} submitted jobs failed ({failures[0]}); see their "
+            f"logs in {logs}; what is finished is kept: the same command goes on"
+        )

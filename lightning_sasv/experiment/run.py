@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Sequence
@@ -10,12 +11,15 @@ from pathlib import Path
 
 import torch
 
+from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.room import needed_bytes, require_room, require_writable
 from lightning_sasv.experiment.seeds import SeedFolder, SeedScores, add_intervals, fill
-from lightning_sasv.experiment.settings import Experiment, digest
+from lightning_sasv.experiment.settings import Experiment, check_recipe, digest
 from lightning_sasv.experiment.training import make_datamodule, train_heads
-from lightning_sasv.files import ensure_directory, write_text
+from lightning_sasv.files import write_text
+from lightning_sasv.report.metrics_file import METRICS_FILE
 
 GROUP_FILE = "group.json"
 
@@ -48,22 +52,54 @@ def seed_folder(out: Path, seed: int, key: str) -> SeedFolder:
     return SeedFolder(out / f"seed{seed}", seed, key)
 
 
-def run_job(job: Job) -> str:
+def run_job(job: Job, overwrite: bool = False) -> str:
     """Compute what is missing of a job and return the key of its results.
 
     Seeds that were once begun together are finished together, so that a run that was killed and
     one that was not end with the same bits.
+
+    Args:
+        job: What to run.
+        overwrite: Begin anew: remove the results that are in ``job.out``.
     """
     torch.set_num_threads(job.experiment.threads)
-    ensure_directory(job.out)
-    probe = make_datamodule(job.experiment, job.seeds)
-    key = job.experiment.key(probe.corpus)
-    missing = [s for s in job.seeds if _unfinished(job, seed_folder(job.out, s, key))]
+    corpus, key, missing = begin(job, overwrite)
     for group in _groups(job.out, key, missing):
         data = make_datamodule(job.experiment, group)
-        data.__dict__["corpus"] = probe.corpus
-        _run_group(replace(job, seeds=tuple(group)), data, key, missing)
+        data.__dict__["corpus"] = corpus
+        try:
+            _run_group(replace(job, seeds=tuple(group)), data, key, missing)
+        except OSError as error:
+            raise InputError(
+                f"cannot go on writing to {job.out}: {error.strerror or error}; what is finished "
+                "is kept: the same command goes on when that is mended"
+            ) from error
     return key
+
+
+def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
+    """Find every mistake that can be found before the work: in settings, data, and on disk.
+
+    Args:
+        job: What is to be run.
+        overwrite: Remove the results in ``job.out``, once nothing else stands against the job.
+
+    Returns:
+        The corpus, the key of the results, and the seeds that lack some.
+    """
+    require_writable(job.out)
+    corpus = make_datamodule(job.experiment, job.seeds).corpus
+    corpus.check()
+    recipe = job.experiment.recipe(corpus)
+    if overwrite:
+        clear(job.out)
+    key = check_recipe(job.out, recipe)
+    for path in sorted(job.out.glob("seed[0-9]*")):
+        SeedFolder(path, 0, key).metrics()  # also of seeds that are not asked for now
+    missing = [s for s in job.seeds if _unfinished(job, seed_folder(job.out, s, key))]
+    sizes = (len(missing), len(job.systems), job.experiment.hidden_dims)
+    require_room(job.out, needed_bytes(corpus, *sizes))
+    return corpus, key, missing
 
 
 def _unfinished(job: Job, folder: SeedFolder) -> bool:
@@ -108,14 +144,23 @@ def _run_group(job: Job, data: SASVDataModule, key: str, missing: Sequence[int])
             add_intervals(target, scores, job.systems, job.replicates)
 
 
+def link_scores(out: Path, seeds: Sequence[int]) -> None:
+    """Make ``scores/seed<N>`` lead to the score files of each seed, where links can be made."""
+    for seed in seeds:
+        link = out / "scores" / f"seed{seed}"
+        with contextlib.suppress(OSError):
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(Path("..") / link.name / "scores", target_is_directory=True)
+
+
 def clear(out: Path) -> None:
     """Remove the results of an earlier experiment, and nothing else, from ``out``."""
-    if not out.is_dir():
-        return
-    for folder in [out / "training", *out.glob("seed[0-9]*")]:
+    for place in [out / "training", *out.glob("seed[0-9]*"), *out.glob("scores/seed[0-9]*")]:
         try:
-            shutil.rmtree(folder)
-        except FileNotFoundError:
-            continue
+            if place.is_symlink():
+                place.unlink()
+            elif place.is_dir():  # metrics first: what has none counts as unfinished
+                (place / METRICS_FILE).unlink(missing_ok=True)
+                shutil.rmtree(place)
         except OSError as error:
-            raise InputError(f"cannot remove {folder}: {error.strerror}") from None
+            raise InputError(f"cannot remove {place}: {error.strerror}") from None

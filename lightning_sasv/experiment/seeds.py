@@ -27,6 +27,8 @@ from lightning_sasv.report.metrics_file import (
 )
 from lightning_sasv.scores import write_scores
 
+SPLITS = ("dev", "eval")
+
 
 @dataclass(frozen=True)
 class SeedFolder:
@@ -42,12 +44,25 @@ class SeedFolder:
     seed: int
     key: str
 
+    def scores(self, split: str) -> Path:
+        """Score file of ``dev`` or ``eval``."""
+        return self.path / "scores" / f"{split}.csv"
+
+    def fitted(self, name: str) -> Path:
+        """File of a fitted system."""
+        return self.path / FOLDER / f"{name}{SUFFIX}"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Checkpoint of this seed alone, at its best epoch."""
+        return self.path / "checkpoints" / "best.ckpt"
+
     def metrics(self) -> Metrics:
         """What is there; results of another configuration are an error, never mixed in."""
         file = self.path / METRICS_FILE
         found = read_metrics(file) if file.exists() else {}
         for name, entry in found.items():
-            if entry.get("key") != self.key:
+            if not isinstance(entry, dict) or entry.get("key") != self.key:
                 raise InputError(
                     f"{self.path} holds results of another configuration, data set or version "
                     f"({name}); choose another --out, or add --overwrite to replace them"
@@ -55,8 +70,15 @@ class SeedFolder:
         return found
 
     def missing(self, systems: Iterable[str]) -> list[str]:
-        """Systems without a finished result under their present configuration."""
+        """Systems without a finished result under their present configuration.
+
+        Metrics are written last; where one of the other files has been removed since, every
+        system is missing.
+        """
         found = self.metrics()
+        files = [*(self.scores(split) for split in SPLITS), self.checkpoint]
+        if not all(file.is_file() for file in [*files, *map(self.fitted, found)]):
+            return list(systems)
         return [s for s in systems if found.get(s, {}).get("system_key") != system_key(s)]
 
     def lacks_interval(self, systems: Iterable[str], replicates: int) -> list[str]:
@@ -92,17 +114,17 @@ def fill(folder: SeedFolder, scores: SeedScores, systems: Sequence[str], epoch: 
     _, dev = scores.of("dev")
     fitted = fit_systems(dev.asv, dev.cm, dev.label, names)
     entries: Metrics = {name: _head(folder, scores, name, epoch) for name in missing}
-    for split in ("dev", "eval"):
+    for split in SPLITS:
         data, scored = scores.of(split)
         fused = fuse_systems(fitted, scored.asv, scored.cm)
-        write_scores(folder.path / "scores" / f"{split}.csv", score_table(data, scored, fused))
+        write_scores(folder.scores(split), score_table(data, scored, fused))
         for name in missing:
             entries[name][split] = all_metrics(
                 fused[name].asv_llr, fused[name].cm_llr, fused[name].sasv, scored.label
             )
     for name, system in fitted.items():
         about = {"corpus": scores.corpus.name, "seed": folder.seed}
-        save_system(folder.path / FOLDER / f"{name}{SUFFIX}", system, about)
+        save_system(folder.fitted(name), system, about)
     for name in missing:
         entries[name]["fitted"] = fitted_values(fitted[name])
     _save_checkpoint(folder, scores, fitted)
@@ -141,7 +163,7 @@ def _save_checkpoint(
         plugins=[AtomicCheckpointIO()],
     )
     trainer.strategy.connect(module)
-    trainer.save_checkpoint(folder.path / "checkpoints" / "best.ckpt", weights_only=True)
+    trainer.save_checkpoint(folder.checkpoint, weights_only=True)
 
 
 def add_intervals(
@@ -152,7 +174,7 @@ def add_intervals(
     if not lacking:
         return
     done = folder.metrics()
-    fitted = {n: load_system(folder.path / FOLDER / f"{n}{SUFFIX}") for n in lacking}
+    fitted = {name: load_system(folder.fitted(name)) for name in lacking}
     _, scored = scores.of("eval")
     for name, fused in fuse_systems(fitted, scored.asv, scored.cm).items():
         interval = bootstrap("sasv_eer", fused.sasv, scored.label, n=replicates)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +15,12 @@ import torch
 from lightning_sasv import __version__
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import write_text
 from lightning_sasv.fusion import build_system
+
+RECIPE_FILE = "recipe.json"
+MAX_SEED, MAX_SEEDS = 2**32 - 1, 1000
+"""Largest seed, as for Lightning's ``seed_everything``, and most seeds of a range."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +62,44 @@ class Experiment:
         for name in ("epochs", "threads"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        if any(width < 1 for width in self.hidden_dims):
+            raise InputError(f"--hidden_dims must be at least 1, got {list(self.hidden_dims)}")
 
-    def key(self, corpus: Corpus) -> str:
-        """Key of a seed's training: the same settings, data and versions give the same key."""
-        recipe = asdict(self) | {"data": corpus.fingerprint}
-        return digest(recipe | {"versions": [__version__, torch.__version__]})
+    def recipe(self, corpus: Corpus) -> dict[str, Any]:
+        """All that the training of a seed depends on: settings, data and versions."""
+        data = {"corpus": corpus.name, "data": corpus.fingerprint}
+        versions = {"lightning_sasv": __version__, "torch": torch.__version__}
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self) | data | versions))
+        return plain
+
+
+def check_recipe(out: Path, recipe: Mapping[str, Any]) -> str:
+    """Key of the recipe, which is noted in ``out``; results of another one there are an error.
+
+    Args:
+        out: Folder of the experiment.
+        recipe: What its results are to be made with.
+    """
+    file, key = out / RECIPE_FILE, digest(recipe)
+    noted: Any = None
+    if file.exists() and any(out.glob("seed[0-9]*/metrics.json")):
+        try:
+            noted = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            raise InputError(
+                f"{file} is damaged; choose another --out or add --overwrite"
+            ) from None
+    if noted == recipe:
+        return key
+    if isinstance(noted, dict):
+        names = [name for name in recipe if noted.get(name) != recipe[name]]
+        listed = ", ".join(f"{n} {noted.get(n)} there, {recipe[n]} now" for n in names)
+        raise InputError(
+            f"{out} holds results of another configuration ({listed}); choose another --out, or "
+            "add --overwrite to replace them"
+        )
+    write_text(file, json.dumps(recipe, indent=1, sort_keys=True) + "\n")
+    return key
 
 
 def digest(content: Any) -> str:
@@ -81,10 +122,15 @@ def parse_seeds(text: str) -> list[int]:
     """
     seeds: list[int] = []
     for part in text.replace(" ", "").split(","):
-        low, dash, high = part.partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
+        found = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
+        if not found:
             raise InputError(f"--seeds: cannot read {text!r}; write 1986-1991 or 1986,1988")
-        seeds += range(int(low), int(high if dash else low) + 1)
+        low, high = int(found[1]), int(found[2] or found[1])
+        if high > MAX_SEED or high - low >= MAX_SEEDS:
+            raise InputError(
+                f"--seeds: {part} is too much; at most {MAX_SEEDS} seeds, up to {MAX_SEED}"
+            )
+        seeds += range(low, high + 1)
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds: {text!r} names no seed, or one twice")
     return seeds

@@ -14,28 +14,57 @@ from typing import Any
 
 import yaml
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, RunError
+
+PROJECT = "lightning_sasv"
+FIRST_FAILURES = 3
+"""When so many runs fail before any succeeds, the rest is not tried (as with W&B's agent)."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid of runs.
+    """A W&B sweep file.
 
     Attributes:
-        path: The sweep file.
-        name: Name of the experiment; groups its runs.
-        points: Options of each run.
-        command: Command with W&B's macros ``${env}``, ``${interpreter}``, ``${args}``.
+        path: The file.
+        content: What it says.
     """
 
     path: Path
-    name: str
-    points: list[dict[str, Any]]
-    command: list[str]
+    content: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name of the experiment; groups its runs."""
+        return str(self.content.get("name") or self.path.resolve().parent.name)
+
+    @property
+    def project(self) -> str:
+        """W&B project."""
+        return str(self.content.get("project") or PROJECT)
+
+    def points(self) -> list[dict[str, Any]]:
+        """Options of each run, for a sweep of method ``grid``; W&B chooses those of others."""
+        if self.content["method"] != "grid":
+            raise InputError(
+                f"{self.path}: only method: grid runs without a W&B server, got "
+                f"{self.content['method']!r}; log in with `wandb login`"
+            )
+        try:
+            return grid(self.content["parameters"])
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from None
+
+    def command(self) -> list[str]:
+        """The command, with W&B's macros ``${env}``, ``${interpreter}``, ``${args}``."""
+        words = self.content.get("command")
+        if not isinstance(words, list) or not words:
+            raise InputError(f"{self.path}: needs the key 'command', a list of words")
+        return [str(word) for word in words]
 
 
 def read_sweep(path: str | Path) -> Sweep:
-    """Read a W&B sweep file of method ``grid``."""
+    """Read a W&B sweep file."""
     path = Path(path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -44,22 +73,10 @@ def read_sweep(path: str | Path) -> Sweep:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     content = content if isinstance(content, dict) else {}
-    for key in ("method", "parameters", "command"):
+    for key in ("method", "parameters"):
         if key not in content:
             raise InputError(f"{path}: a sweep file needs the key {key!r}")
-    if content["method"] != "grid":
-        raise InputError(
-            f"{path}: only method: grid runs without a W&B server, got {content['method']!r}; "
-            "log in with `wandb login`"
-        )
-    if not isinstance(content["command"], list):
-        raise InputError(f"{path}: command must be a list of words, got {content['command']!r}")
-    return Sweep(
-        path,
-        str(content.get("name", path.parent.name)),
-        grid(content["parameters"]),
-        [str(word) for word in content["command"]],
-    )
+    return Sweep(path, content)
 
 
 def grid(parameters: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -74,7 +91,7 @@ def grid(parameters: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     axes = {}
     for name, settings in parameters.items():
         settings = settings if isinstance(settings, dict) else {}
-        if isinstance(settings.get("values"), list):
+        if isinstance(settings.get("values"), list) and settings["values"]:
             axes[name] = settings["values"]
         elif "value" in settings:
             axes[name] = [settings["value"]]
@@ -97,26 +114,44 @@ def _environment(found: re.Match[str]) -> str:
     return os.environ.get(found[1], "")
 
 
-def run_offline(sweep: Sweep, folder: Path) -> list[dict[str, Any]]:
-    """Run every point in a process of its own, W&B offline; return the points that failed."""
+def run_offline(sweep: Sweep, folder: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Run every point in a process of its own, W&B offline.
+
+    Returns:
+        How many runs were tried, and the points of those that failed.
+    """
     environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_RUN_GROUP": sweep.name}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    failed = []
-    for point in sweep.points:
-        done = subprocess.run(
-            expand(sweep.command, point), env=environment, cwd=folder, check=False
-        )
-        if done.returncode:
+    command, failed = sweep.command(), []
+    for tried, point in enumerate(points := sweep.points(), 1):
+        words = expand(command, point)
+        try:
+            code = subprocess.run(words, env=environment, cwd=folder, check=False).returncode
+        except OSError as error:
+            raise InputError(f"{sweep.path}: cannot run {words[0]!r}: {error.strerror}") from None
+        if code:
             failed.append(point)
-    return failed
+        if len(failed) == tried == FIRST_FAILURES:
+            return tried, failed
+    return len(points), failed
 
 
 def run_online(sweep: Sweep, project: str) -> str:
     """Register the sweep with W&B and run an agent here; other machines can join it by its id."""
     import wandb
 
-    content = yaml.safe_load(sweep.path.read_text(encoding="utf-8"))
-    number = wandb.sweep(content, project=project)
-    os.environ["WANDB_RUN_GROUP"] = sweep.name
-    subprocess.run([sys.executable, "-m", "wandb", "agent", f"{project}/{number}"], check=True)
+    try:
+        number = wandb.sweep(sweep.content, project=project)
+    except (wandb.errors.Error, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise RunError(
+            f"W&B does not take the sweep {sweep.path}: {reason}; --offline runs it here"
+        ) from None
+    environment = {**os.environ, "WANDB_RUN_GROUP": sweep.name}
+    agent = [sys.executable, "-m", "wandb", "agent", f"{project}/{number}"]
+    code = subprocess.run(agent, env=environment, check=False).returncode
+    if code:
+        raise RunError(
+            f"the W&B agent ended with code {code}; go on with: wandb agent {project}/{number}"
+        )
     return number

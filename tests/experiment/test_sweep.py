@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import wandb
 import yaml
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
+from lightning_sasv import loggers
+from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.sweep import Sweep, expand, grid, read_sweep, run_offline
+from lightning_sasv.experiment import sweep as sweep_module
+from lightning_sasv.experiment.sweep import Sweep, expand, read_sweep, run_offline
+from tests.wandb_log import read_offline_runs
 
 SWEEPS = ("table1", "head_width")
+GRID: dict[str, Any] = {"method": "grid", "parameters": {"n": {"values": [1]}}}
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -32,17 +40,19 @@ def test_wandb_accepts_the_sweep_file(repository: Path, name: str) -> None:
 def test_local_commands_are_those_of_the_agent(repository: Path, name: str) -> None:
     sweep = read_sweep(repository / "experiments" / name / "sweep.yaml")
     assert sweep.name == name
-    for point in (sweep.points[0], sweep.points[-1]):
-        theirs = create_sweep_command(sweep.command)
+    points = sweep.points()
+    for point in (points[0], points[-1]):
+        theirs = create_sweep_command(sweep.command())
         flags = create_sweep_command_args({"args": {k: {"value": v} for k, v in point.items()}})
         expected: list[str] = []
         for word in theirs:
             expected += {"${args}": flags["args"], "${env}": ["/usr/bin/env"]}.get(word, [word])
-        assert expand(sweep.command, point) == expected
+        assert expand(sweep.command(), point) == expected
+    assert f"WANDB_RUN_GROUP={name}" in expected
 
 
 def test_grid_of_table1_is_every_system_and_seed(repository: Path) -> None:
-    points = read_sweep(repository / "experiments/table1/sweep.yaml").points
+    points = read_sweep(repository / "experiments/table1/sweep.yaml").points()
     assert len(points) == 48
     assert len({json.dumps(point) for point in points}) == 48
 
@@ -53,21 +63,132 @@ def test_interpreter_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [sys.executable, "-x", "7", "--a=1"]
 
 
+def small_sweep(path: Path, code: str, numbers: list[int]) -> Sweep:
+    command = ["${interpreter}", "-c", code, "${args}"]
+    parameters = {"n": {"values": numbers}}
+    return Sweep(path, {"name": "s", "command": command} | GRID | {"parameters": parameters})
+
+
 def test_offline_run_reports_failures(tmp_path: Path) -> None:
     code = (
         "import os, sys; sys.exit(sys.argv[1] == '--n=2' or os.environ['WANDB_RUN_GROUP'] != 's')"
     )
-    sweep = Sweep(
-        tmp_path, "s", grid({"n": {"values": [1, 2]}}), ["${interpreter}", "-c", code, "${args}"]
+    assert run_offline(small_sweep(tmp_path, code, [1, 2]), tmp_path) == (2, [{"n": 2}])
+    assert run_offline(small_sweep(tmp_path, code, [2, 2, 1]), tmp_path)[0] == 3
+
+
+def test_when_every_run_fails_the_rest_is_not_tried(tmp_path: Path) -> None:
+    code = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch(); sys.exit(2)"
+    tried, failed = run_offline(small_sweep(tmp_path, code, [1, 2, 3, 4, 5]), tmp_path)
+    assert (tried, len(failed), len(list(tmp_path.iterdir()))) == (3, 3, 3)
+
+
+def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, GRID | {"command": ["nowhere-to-be-found", "${args}"]})
+    with pytest.raises(InputError, match="cannot run 'nowhere-to-be-found'"):
+        run_offline(sweep, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def swept(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`lightning sweep` of the file for Table 1, with two systems and little data."""
+    folder = tmp_path_factory.mktemp("sweep")
+    (folder / "configs").symlink_to(repository / "configs")
+    content = yaml.safe_load((repository / "experiments/table1/sweep.yaml").read_text())
+    content["parameters"]["model.systems"]["values"] = ["[L3c]", "[B1]"]
+    content["parameters"]["seed_everything"]["values"] = [7]
+    content["command"] += ["--data.scale=0.02", "--trainer.max_epochs=2"]
+    (folder / "sweep.yaml").write_text(yaml.safe_dump(content))
+    command = [sys.executable, "-m", "lightning_sasv.cli", "sweep", "sweep.yaml", "--offline"]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    assert "wandb sync runs/wandb/offline-run-*" in done.stdout
+    return folder
+
+
+def test_runs_of_a_sweep_hold_what_is_on_disk(swept: Path) -> None:
+    runs = {run.name: run for run in read_offline_runs(swept)}
+    assert set(runs) == {"L3c", "B1"}
+    for name, run in runs.items():
+        assert run.group == "table1"
+        assert run.project == "lightning_sasv"
+        assert (run.config["systems"], run.config["seeds"]) == ([name], [7])
+        assert [row["epoch"] for row in run.history if "train/loss" in row] == [0, 1]
+        metrics = json.loads((swept / f"runs/{name}/version_0/metrics.json").read_text())[name]
+        for split in ("dev", "eval"):
+            logged = {k: v for k, v in metrics[split].items() if v is not None}
+            assert "sasv_eer" in logged
+            for key, value in logged.items():
+                assert run.last(f"{split}/{key}") == pytest.approx(value, rel=1e-6), key
+        figures = {key.split("/")[1] for row in run.history for key in row if "figures/" in key}
+        boundaries = {"boundaries"} if name == "L3c" else set()  # the sum B1 has no densities
+        assert figures == {"distributions", "det"} | boundaries
+
+
+def test_wandb_finds_the_runs_to_send(swept: Path) -> None:
+    """The advice that the sweep ends with is one that the installed W&B understands."""
+    runs = sorted(str(path) for path in (swept / "runs/wandb").glob("offline-run-*"))
+    command = [sys.executable, "-m", "wandb", "sync", "--dry-run", *runs]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(runs) == 2
+
+
+def test_online_the_sweep_goes_to_wandb_and_an_agent(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
+    monkeypatch.setattr(wandb, "sweep", lambda content, project: calls.append(content) or "abc")
+    ended = SimpleNamespace(returncode=0)
+    monkeypatch.setattr(sweep_module.subprocess, "run", lambda c, **_: calls.append(c) or ended)
+    file = repository / "experiments/table1/sweep.yaml"
+    main(["sweep", str(file)])
+    assert calls[0] == yaml.safe_load(file.read_text())
+    assert calls[1][1:] == ["-m", "wandb", "agent", "lightning_sasv/abc"]
+    ended.returncode = 1
+    with pytest.raises(SystemExit) as failed:
+        main(["sweep", str(file)])
+    assert failed.value.code == 1
+
+
+def test_other_methods_are_for_wandb_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(yaml.safe_dump(GRID | {"method": "bayes", "command": ["x"]}))
+    seen: list[str] = []
+    monkeypatch.setattr(
+        sweep_module, "run_online", lambda sweep, project: seen.append(project) or "abc"
     )
-    assert run_offline(sweep, tmp_path) == [{"n": 2}]
+    monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
+    main(["sweep", str(path), "--project", "mine"])
+    assert seen == ["mine"]
+    with pytest.raises(SystemExit):
+        main(["sweep", str(path), "--offline"])
+    assert "only method: grid" in capsys.readouterr().err
+
+
+def test_a_server_that_refuses_the_sweep(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any, **__: Any) -> str:
+        raise wandb.errors.CommError("no route to host")
+
+    monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
+    monkeypatch.setattr(wandb, "sweep", refuse)
+    with pytest.raises(SystemExit) as ended:
+        main(["sweep", str(repository / "experiments/table1/sweep.yaml")])
+    assert ended.value.code == 1
+    assert "no route to host; --offline runs it here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"method": "bayes", "parameters": {}, "command": []}, "only method: grid"),
-        ({"method": "grid", "parameters": {"a": {"min": 1}}, "command": []}, "'a' of a grid needs"),
+        (GRID | {"command": ["x"], "method": "bayes"}, "only method: grid"),
+        (GRID | {"command": ["x"], "parameters": {"a": {"min": 1}}}, "'a' of a grid needs"),
+        (GRID | {"command": ["x"], "parameters": {"a": {"values": []}}}, "'a' of a grid needs"),
+        (GRID | {"command": "x"}, "needs the key 'command'"),
         ({"method": "grid", "command": []}, "needs the key 'parameters'"),
         ([], "needs the key 'method'"),
     ],
@@ -76,7 +197,7 @@ def test_wrong_sweep_files(tmp_path: Path, content: Any, words: str) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(InputError, match=words):
-        read_sweep(path)
+        run_offline(read_sweep(path), tmp_path)
     with pytest.raises(InputError, match="cannot read sweep file"):
         read_sweep(tmp_path / "absent.yaml")
     path.write_text("a: [")

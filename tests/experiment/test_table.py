@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from lightning_sasv.experiment.training import train_heads
 from lightning_sasv.fitted import load_systems
 from lightning_sasv.fusion import PAPER_SYSTEMS, SYSTEMS, system_names
 from lightning_sasv.models import SASVModule
-from lightning_sasv.report.order import order_checks
-from lightning_sasv.report.table1 import COLUMNS, PAPER, make_rows
+from lightning_sasv.report.results_folder import read_results
+from lightning_sasv.report.table1 import COLUMNS
 from lightning_sasv.scores import read_scores
 from tests.helpers import quiet_trainer, shared_data
 
@@ -70,16 +69,27 @@ def test_everything_is_written(finished: Path) -> None:
         assert metrics[name]["ci"]["low"] <= values[0] <= metrics[name]["ci"]["high"]
 
 
+def test_scores_and_the_inputs_of_the_report_are_there(finished: Path) -> None:
+    for seed in (1, 2):
+        assert len(read_scores(finished / f"scores/seed{seed}/eval.csv")) > 0
+    results = read_results(finished)
+    assert list(results.systems) == list(PAPER_SYSTEMS)
+    assert results.simulated
+    assert results.table == (finished / "table.md").read_text()
+
+
 def test_every_page_says_that_the_twin_is_simulated(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table(finished)
     shown = capsys.readouterr().out
-    for text in (shown, (finished / "table.md").read_text(), (finished / "table.tex").read_text()):
+    typeset = [line for line in (finished / "table.tex").read_text().splitlines() if line[0] != "%"]
+    for text in (shown, (finished / "table.md").read_text(), "".join(typeset)):
         assert "Simulated" in text
     with (finished / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["corpus"] for row in rows} == {"twin"}
+    assert all("simulated corpus" in row["note"] for row in rows)
     assert len(rows) == len(PAPER_SYSTEMS) * len(COLUMNS)
 
 
@@ -118,15 +128,49 @@ def test_only_missing_seeds_and_systems_are_computed(
             assert metrics[name]["per_seed"][seed] == whole[name]["per_seed"][seed]
 
 
+@pytest.mark.parametrize(
+    "path", ["metrics.json", "scores/eval.csv", "fitted/L3c.safetensors", "checkpoints/best.ckpt"]
+)
+def test_what_was_removed_is_made_again(finished: Path, path: str) -> None:
+    before = files(finished)
+    (finished / "seed1" / path).unlink()
+    table(finished)
+    after = files(finished)
+    if path.endswith(".ckpt"):  # a checkpoint is a zip archive: the same weights, other bytes
+        before, after = ({k: v for k, v in f.items() if k[-5:] != ".ckpt"} for f in (before, after))
+        assert (finished / "seed1" / path).is_file()
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--epochs", "1"], "epochs 2 there, 1 now"),
+        (["--hidden_dims", "[8]"], "hidden_dims [258, 128, 64] there, [8] now"),
+        (["--data.twin_seed", "1"], "data "),
+        (["--epochs", "1", "--seeds", "3"], "epochs 2 there, 1 now"),  # not even beside them
+    ],
+)
 def test_another_configuration_is_noticed(
-    finished: Path, capsys: pytest.CaptureFixture[str]
+    finished: Path, capsys: pytest.CaptureFixture[str], args: list[str], words: str
 ) -> None:
     before = files(finished)
     with pytest.raises(SystemExit) as ended:
-        main(["table", "--out", str(finished), "--seeds", "1-2", *SMALL, "--epochs", "1"])
+        main(["table", "--out", str(finished), "--seeds", "1-2", *SMALL, *args])
     assert ended.value.code == 2
-    assert "another configuration" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "another configuration" in message
+    assert words in message
     assert files(finished) == before
+
+
+def test_results_without_a_noted_recipe_are_not_mixed_either(finished: Path) -> None:
+    recipe = finished / "recipe.json"
+    noted = recipe.read_bytes()
+    recipe.unlink()
+    with pytest.raises(SystemExit):
+        table(finished, "--threads", "2")
+    recipe.write_bytes(noted)
 
 
 def test_overwrite_replaces_them(tmp_path: Path) -> None:
@@ -139,6 +183,11 @@ def test_overwrite_replaces_them(tmp_path: Path) -> None:
     assert files(out).keys() == first.keys()
     assert files(out) != first
     assert (out / "seedling" / "mine.txt").exists()
+    kept = files(out)
+    for mistake in (["--epochs", "0"], ["--data.root", "nowhere"], ["--hidden_dims", "[0]"]):
+        with pytest.raises(SystemExit):
+            table(out, "--systems", "B1", "--overwrite", "true", *mistake)
+        assert files(out) == kept
 
 
 def test_seed_checkpoint_can_be_tested(
@@ -152,6 +201,22 @@ def test_seed_checkpoint_can_be_tested(
     for name in PAPER_SYSTEMS:
         assert found[name]["eval"]["sasv_eer"] == expected[name]["eval"]["sasv_eer"]
         assert found[name]["seed"] == 2
+
+
+def test_fit_of_one_seed_is_the_same_code(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lightning fit` and `lightning table` of one seed end with the same bits."""
+    monkeypatch.chdir(tmp_path)
+    whole = table(tmp_path / "out", "--systems", "L3c", seeds="7")["L3c"]
+    config = ["--config", str(repository / "configs/L3c.yaml"), "--seed_everything", "7"]
+    main(["fit", *config, "--data.scale", "0.02", "--trainer.max_epochs", "2"])
+    run = tmp_path / "runs/L3c/version_0"
+    alone = json.loads((run / "metrics.json").read_text())["L3c"]
+    assert (alone["dev"], alone["eval"]) == (whole["dev"], whole["per_seed"]["7"])
+    for split in ("dev", "eval"):
+        mine, theirs = (f / f"scores/{split}.csv" for f in (tmp_path / "out/seed7", run))
+        assert mine.read_bytes() == theirs.read_bytes()
 
 
 def test_best_epoch_of_each_seed_is_that_of_its_own_run(twin: Corpus, tmp_path: Path) -> None:
@@ -170,19 +235,15 @@ def test_best_epoch_of_each_seed_is_that_of_its_own_run(twin: Corpus, tmp_path: 
             torch.testing.assert_close(value, kept["state_dict"][f"head.{name}"], rtol=0, atol=1e-4)
 
 
-def test_submitted_jobs_give_the_same_results(finished: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    table(out, "--systems", "B1,L3c", "--launcher", "local", "--seeds_per_job", "2")
-    mine, theirs = (json.loads((f / "metrics.json").read_text()) for f in (out, finished))
-    for name in ("B1", "L3c"):
-        assert mine[name]["per_seed"] == theirs[name]["per_seed"]
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (["--seeds", "x"], "cannot read 'x'"),
         (["--seeds", "1,1"], "twice"),
+        (["--seeds", "²"], "cannot read"),
+        (["--seeds", "1986-19910"], "too much"),
+        (["--seeds", "9999999999"], "too much"),
+        (["--hidden_dims", "[8,0]"], "--hidden_dims"),
         (["--systems", "B1,L9"], "L9"),
         (["--epochs", "0"], "--epochs"),
         (["--replicates", "-1"], "--replicates"),
@@ -202,14 +263,6 @@ def test_mistakes(
     assert not list(out.rglob("*.json"))
 
 
-def test_unwritable_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SystemExit) as ended:
-        main(["table", "--out", str(tmp_path / "file" / "out"), *SMALL])
-    assert ended.value.code == 2
-    assert "cannot write to output directory" in capsys.readouterr().err
-
-
 def test_parsing() -> None:
     assert parse_seeds("1986-1988, 3") == [1986, 1987, 1988, 3]
     assert system_names("paper") == list(PAPER_SYSTEMS)
@@ -217,47 +270,3 @@ def test_parsing() -> None:
     assert system_names("L3c,B1,L3c") == ["L3c", "B1"]
     with pytest.raises(InputError, match="names no seed"):
         parse_seeds("5-3")
-
-
-def _seed_metrics(seed: int, shift: float) -> dict[str, Any]:
-    values = {
-        name: {key: row[key] / (100 if key in ("sasv_eer", "t_eer") else 1) for key in COLUMNS}
-        for name, row in PAPER.items()
-    }
-    for row in values.values():
-        row["sasv_eer"] += shift
-    values["L3"] |= {"t_eer": None, "t_eer_closest": 0.0168}
-    return {name: {"corpus": "x", "seed": seed, "eval": row} for name, row in values.items()}
-
-
-def test_rows_are_means_beside_the_paper() -> None:
-    rows = {
-        r.system: r
-        for r in make_rows([_seed_metrics(1, 0.0), _seed_metrics(2, 0.002)], list(PAPER))
-    }
-    for name, row in rows.items():
-        cell = row.cells["sasv_eer"]
-        assert cell.mean == pytest.approx(PAPER[name]["sasv_eer"] + 0.1)
-        assert cell.spread == pytest.approx(0.2 / math.sqrt(2))
-        assert cell.paper == PAPER[name]["sasv_eer"]
-        assert row.cells["t_eer"].mean == pytest.approx(PAPER[name]["t_eer"])
-        assert row.cells["t_eer"].marked == (name == "L3")
-
-
-def test_order_checks_hold_for_the_paper_itself_and_can_fail() -> None:
-    seeds = [_seed_metrics(1, 0.0)]
-    assert all(check.holds for check in order_checks(make_rows(seeds, list(PAPER))))
-    assert order_checks(make_rows(seeds, ["B1"])) == []
-    for name, key, value in (
-        ("B1", "sasv_eer", 0.1),
-        ("L2", "sasv_eer", 0.01),
-        ("B1c", "sasv_eer", 0.01),
-        ("L3", "sasv_eer", 0.03),
-        ("L3c", "sasv_eer", 0.03),
-        ("L3c", "cllr", 0.4),
-        ("B1", "cllr", 0.9),
-        ("B1", "t_eer", 0.03),
-    ):
-        broken = _seed_metrics(1, 0.0)
-        broken[name]["eval"][key] = value
-        assert not all(c.holds for c in order_checks(make_rows([broken], list(PAPER)))), name

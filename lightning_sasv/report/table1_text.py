@@ -1,0 +1,171 @@
+"""Table 1 as Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from lightning_sasv.files import write_text
+from lightning_sasv.report.metrics_file import METRICS_FILE, Metrics, write_metrics
+from lightning_sasv.report.table1 import (
+    COLUMNS,
+    HEADINGS,
+    TWIN,
+    Cell,
+    Row,
+    make_rows,
+    mean_metrics,
+    notes,
+)
+
+DAGGER, UNDEFINED = "†", "–"
+
+
+def mean_text(cell: Cell) -> str:
+    """``1.58±0.02``, with a dagger where the t-EER is that of the closest point."""
+    if math.isnan(cell.mean):
+        return UNDEFINED
+    spread = "" if math.isnan(cell.spread) else f"±{cell.spread:.2f}"
+    return f"{cell.mean:.2f}{spread}{DAGGER if cell.marked else ''}"
+
+
+def _against(paper: float | None, ours: float) -> str:
+    if paper is None:
+        return ""
+    return f"{paper:.2f}" + ("" if math.isnan(ours) else f" {ours - paper:+.2f}")
+
+
+def paper_text(cell: Cell) -> str:
+    """``1.43 +0.15``: the paper's value and our difference to it."""
+    return _against(cell.paper, cell.mean)
+
+
+def cell_text(cell: Cell) -> str:
+    """``1.58±0.02 (1.43 +0.15)``."""
+    return mean_text(cell) + ("" if cell.paper is None else f" ({paper_text(cell)})")
+
+
+def half_width_text(row: Row) -> str:
+    """``±0.23``, half the length of the interval, as the paper gives it."""
+    return "" if math.isnan(row.half_width) else f"±{row.half_width:.2f}"
+
+
+def paper_half_width_text(row: Row) -> str:
+    """``0.23 +0.01``: the paper's half-width and our difference, where we have an interval."""
+    return "" if math.isnan(row.half_width) else _against(row.paper_half_width, row.half_width)
+
+
+def interval_text(row: Row) -> str:
+    """``[1.32, 1.79] ±0.24 (0.23 +0.01)``, or nothing where no interval was computed."""
+    if math.isnan(row.low):
+        return ""
+    paper = "" if row.paper_half_width is None else f" ({paper_half_width_text(row)})"
+    return f"[{row.low:.2f}, {row.high:.2f}] {half_width_text(row)}{paper}"
+
+
+def as_markdown(rows: Sequence[Row], remarks: Sequence[str]) -> str:
+    """The table as Markdown; in brackets the paper's value and the difference."""
+    headings = ["system", HEADINGS["sasv_eer"], "95 %", *(HEADINGS[key] for key in COLUMNS[1:])]
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for row in rows:
+        first, *others = (cell_text(row.cells[key]) for key in COLUMNS)
+        lines.append("| " + " | ".join([row.system, first, interval_text(row), *others]) + " |")
+    lines += ["", "In brackets: the paper's value on SASV 2022 eval, and the difference.", ""]
+    return "\n".join([*lines, *(f"- {_line(remark)}" for remark in remarks)]) + "\n"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def as_csv(rows: Sequence[Row], corpus: str) -> str:
+    """The table as CSV, one line per system and metric."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = ["mean", "sd", "low", "high", "paper", "difference"]
+    writer.writerow(["corpus", "system", "metric", *names, "note"])
+    for row in rows:
+        for key, cell in row.cells.items():
+            ends = (row.low, row.high) if key == "sasv_eer" else (math.nan, math.nan)
+            difference = math.nan if cell.paper is None else cell.mean - cell.paper
+            values = [cell.mean, cell.spread, *ends, cell.paper, difference]
+            shown = ["" if v is None or math.isnan(v) else repr(v) for v in values]
+            words = [("simulated corpus", corpus == TWIN), ("closest point", cell.marked)]
+            note = "; ".join(word for word, holds in words if holds)
+            writer.writerow([corpus, row.system, HEADINGS[key], *shown, note])
+    return text.getvalue()
+
+
+_LATEX_HEADINGS = {
+    "sasv_eer": r"SASV-EER \%",
+    "cllr": r"$C_{\mathrm{llr}}$",
+    "cllr_min": r"$C_{\mathrm{llr}}^{\mathrm{min}}$",
+    "cllr_calib": r"$C_{\mathrm{llr}}^{\mathrm{calib}}$",
+    "t_eer": r"t-EER \%",
+}
+_LATEX_CHARACTERS = {
+    "\\": r"\textbackslash{}",
+    **{sign: "\\" + sign for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "±": r"$\pm$",
+    "†": r"$^\dagger$",
+    "ρ": r"$\rho$",
+    "–": "--",
+}
+
+
+def latex_text(text: str) -> str:
+    r"""Text that LaTeX sets as it stands, on one line, whatever characters are in it.
+
+    Example:
+        >>> print(latex_text("95 % of my_corpus, +0.1"))
+        95 \% of my\_corpus, $+$0.1
+    """
+    shown = "".join(_LATEX_CHARACTERS.get(sign, sign) for sign in _line(text))
+    return re.sub(r"(?<= )([+-])(?=\d)", r"$\1$", shown)
+
+
+def as_latex(rows: Sequence[Row], remarks: Sequence[str]) -> str:
+    """The table as a LaTeX tabular (booktabs): below each system the paper's line, then notes."""
+    width = len(COLUMNS) + 2
+    first, *others = (_LATEX_HEADINGS[key] for key in COLUMNS)
+    lines = [r"% needs \usepackage{booktabs}", r"\begin{tabular}{l" + "r" * (width - 1) + "}"]
+    lines += [r"\toprule", " & ".join(["system", first, r"95 \%", *others]) + r" \\", r"\midrule"]
+    for row in rows:
+        cells = [row.cells[key] for key in COLUMNS]
+        ours = [mean_text(cell) for cell in cells]
+        lines.append(_latex_line([row.system, ours[0], half_width_text(row), *ours[1:]]))
+        if any(cell.paper is not None for cell in cells):
+            paper = [paper_text(cell) for cell in cells]
+            lines.append(_latex_line(["(paper)", paper[0], paper_half_width_text(row), *paper[1:]]))
+    lines.append(r"\bottomrule")
+    explained = "Lines (paper): the paper's value on SASV 2022 eval, and the difference."
+    for remark in (explained, *remarks):
+        note = rf"\footnotesize {latex_text(remark)}"
+        lines.append(rf"\multicolumn{{{width}}}{{p{{0.9\linewidth}}}}{{{note}}} \\")
+    return "\n".join([*lines, r"\end{tabular}"]) + "\n"
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(latex_text(cell) for cell in cells) + r" \\"
+
+
+def write_table(
+    folder: Path, seeds: Sequence[Metrics], systems: Sequence[str]
+) -> tuple[list[Row], list[str]]:
+    """Write ``table.{md,csv,tex}`` and ``metrics.json``; return the rows and the remarks."""
+    rows = make_rows(seeds, systems)
+    corpus = str(seeds[0][systems[0]]["corpus"])
+    remarks = notes(rows, corpus, [metrics[systems[0]]["seed"] for metrics in seeds])
+    write_text(folder / "table.md", as_markdown(rows, remarks))
+    write_text(folder / "table.csv", as_csv(rows, corpus))
+    write_text(folder / "table.tex", as_latex(rows, remarks))
+    write_metrics(folder / METRICS_FILE, mean_metrics(seeds, systems))
+    return rows, remarks

@@ -1,0 +1,100 @@
+"""Jobs in processes of their own, through submitit's local executor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightning_sasv.cli import main
+from lightning_sasv.errors import RunError
+from lightning_sasv.experiment import launch as launch_module
+from lightning_sasv.experiment.run import Job
+from lightning_sasv.experiment.settings import CorpusSettings, Experiment
+
+SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "20", "--systems", "B1,L3c"]
+
+
+def table(out: Path, *args: str) -> dict[str, Any]:
+    main(["table", "--out", str(out), "--seeds", "1-3", *SMALL, *args])
+    return json.loads((out / "metrics.json").read_text())
+
+
+def test_submitted_jobs_give_the_results_of_one_process(tmp_path: Path) -> None:
+    """Two jobs: seeds 1 and 2 together, 3 alone."""
+    options = ["--seeds_per_job", "2", "--launcher_options", "{timeout_min: 5}"]
+    there = table(tmp_path / "there", "--launcher", "local", *options)
+    assert len(list((tmp_path / "there/training").iterdir())) == 2
+    assert len(list((tmp_path / "there/jobs").glob("*_result.pkl"))) == 2
+    here = table(tmp_path / "here")
+    for name in ("B1", "L3c"):
+        assert there[name]["seeds"] == here[name]["seeds"] == [1, 2, 3]
+        assert there[name]["ci"].keys() == here[name]["ci"].keys()
+        for seed, values in here[name]["per_seed"].items():
+            for key in ("sasv_eer", "cllr"):  # other sums of floats: equal up to rounding
+                assert there[name]["per_seed"][seed][key] == pytest.approx(values[key], rel=1e-3)
+    before = sorted((tmp_path / "there/jobs").iterdir())
+    assert table(tmp_path / "there", "--launcher", "local", *options) == there
+    assert sorted((tmp_path / "there/jobs").iterdir()) == before, "something was submitted again"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--launcher", "slurm"], "slurm cluster"),
+        (["--launcher", "local", "--launcher_options", "{moon: 1}"], "moon"),
+        (["--launcher", "local", "--launcher_options", "{slurm_moon: 1}"], "moon"),
+        (["--launcher", "local", "--seeds_per_job", "0"], "--seeds_per_job"),
+        (["--launcher", "local", "--data.root", "nowhere"], "no data folder at nowhere"),
+    ],
+)
+def test_mistakes_are_reported_before_anything_is_submitted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    args: list[str],
+    words: str,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no srun there
+    with pytest.raises(SystemExit) as ended:
+        table(tmp_path / "out", *args)
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert words in message
+    assert message.count("\n") == 1
+    assert not list(tmp_path.rglob("*_submitted.pkl"))
+
+
+def test_a_failed_job_is_named_with_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(job: Job) -> None:
+        raise OSError(f"no disk for seed {job.seeds[0]}")
+
+    monkeypatch.setattr(launch_module, "run_job", fail)
+    job = Job(Experiment(CorpusSettings(scale=0.02), 1), (1, 2), ("B1",), tmp_path / "out")
+    with pytest.raises(RunError, match=r"2 of 2 submitted jobs failed .*no disk for seed 1") as e:
+        launch_module.launch(job, "local", 1)
+    assert str(tmp_path / "out/jobs") in str(e.value)
+
+
+class Interrupted:
+    """A submitted job during which somebody presses Ctrl-C."""
+
+    job_id = "1"
+    cancelled = False
+
+    def result(self) -> None:
+        raise KeyboardInterrupt
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def test_an_interrupt_cancels_the_submitted_jobs(tmp_path: Path) -> None:
+    jobs = [Interrupted(), Interrupted()]
+    with pytest.raises(KeyboardInterrupt, match="were cancelled"):
+        launch_module._wait(jobs, tmp_path)
+    assert all(job.cancelled for job in jobs)

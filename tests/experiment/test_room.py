@@ -1,0 +1,149 @@
+"""A full disk or a folder that cannot be written to is reported before the work."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lightning_sasv.cli import main
+from lightning_sasv.data import Corpus, make_twin
+from lightning_sasv.experiment import room
+from lightning_sasv.experiment import run as run_module
+from lightning_sasv.experiment.room import needed_bytes, require_writable
+
+SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "0", "--seeds", "1-2"]
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise AssertionError("a training was begun")
+
+    monkeypatch.setattr(run_module, "train_heads", fail)
+
+
+def table(out: Path, *args: str) -> None:
+    main(["table", "--out", str(out), *SMALL, *args])
+
+
+def test_the_estimate_covers_what_is_written(tmp_path: Path) -> None:
+    table(tmp_path / "out")
+    corpus = make_twin(0.02)
+    written = sum(p.stat().st_size for p in (tmp_path / "out").rglob("*") if p.is_file())
+    needed = needed_bytes(corpus, 2, 8, (258, 128, 64))
+    assert written < needed < 3 * written
+
+
+def test_the_estimate_grows_with_the_seeds(twin: Corpus) -> None:
+    sizes = [needed_bytes(twin, seeds, 8, (258, 128, 64)) for seeds in (0, 1, 6)]
+    assert sizes[0] == 0
+    assert sizes[2] == pytest.approx(6 * sizes[1], rel=1e-6)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_full_disk_is_reported_before_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Path] = []
+
+    def nearly_full(path: Path) -> SimpleNamespace:
+        asked.append(Path(path))
+        return SimpleNamespace(free=3 * 2**20)
+
+    monkeypatch.setattr(room.shutil, "disk_usage", nearly_full)
+    with pytest.raises(SystemExit) as ended:
+        table(tmp_path / "out")
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert "only 3.0 MB are free" in message
+    assert "--out" in message
+    assert asked == [tmp_path / "out"]
+
+
+def test_what_is_finished_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table(tmp_path / "out", "--systems", "B1")
+    full = SimpleNamespace(free=0)
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: full)
+    table(tmp_path / "out", "--systems", "B1")
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("place", ["out", "out/training", "out/seed2", "out/seed1/scores"])
+def test_a_folder_that_cannot_be_written_to_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    _make_read_only(folder, monkeypatch)
+    with pytest.raises(SystemExit) as ended:
+        table(tmp_path / "out")
+    assert ended.value.code == 2
+    assert f"cannot write to output directory {folder}: " in capsys.readouterr().err
+
+
+def _make_read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the right to write away; from root, whom rights do not bind, by refusing the file."""
+    if os.geteuid():
+        folder.chmod(0o500)
+        return
+    from lightning_sasv import files
+
+    real = files.tempfile.TemporaryFile
+
+    def refuse(*args: Any, dir: Path, **kwargs: Any) -> Any:
+        if Path(dir) == folder:
+            raise OSError(30, "Read-only file system")
+        return real(*args, dir=dir, **kwargs)
+
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", refuse)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_file_in_the_way_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        table(tmp_path / "file" / "out")
+    assert ended.value.code == 2
+    assert "cannot write to output directory" in capsys.readouterr().err
+
+
+def _limit_files() -> None:
+    """No file may grow beyond 100 kB: what is written then fails as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+def test_a_disk_that_fills_up_meanwhile_ends_with_a_message(tmp_path: Path) -> None:
+    """And when there is room again, the same command ends as if nothing had been."""
+    command = [sys.executable, "-m", "lightning_sasv.cli", "table", *SMALL, "--systems", "B1"]
+    broken = subprocess.run(
+        [*command, "--out", "out"],
+        cwd=tmp_path,
+        preexec_fn=_limit_files,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert broken.returncode == 2, broken.stderr
+    assert "File too large" in broken.stderr
+    assert "Traceback" not in broken.stderr
+    assert not list(tmp_path.rglob("*.tmp"))
+    for out in ("out", "whole"):
+        table(tmp_path / out, "--systems", "B1")
+    mine, theirs = ((tmp_path / out / "metrics.json").read_bytes() for out in ("out", "whole"))
+    assert mine == theirs
+
+
+def test_room_is_that_of_the_folder_itself(tmp_path: Path) -> None:
+    require_writable(tmp_path / "new" / "folder")
+    free = shutil.disk_usage(tmp_path).free
+    room.require_room(tmp_path, 0)
+    with pytest.raises(ValueError, match="make room"):
+        room.require_room(tmp_path, 2 * free + 2**40)
