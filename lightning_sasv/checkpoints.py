@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import re
 from pathlib import Path
@@ -20,9 +21,15 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Save ``checkpoint`` to ``path``."""
+        """Save ``checkpoint`` to ``path``.
+
+        It is put together in memory: on a full disk PyTorch's own writer fails with an error that
+        says nothing of the disk.
+        """
+        content = io.BytesIO()
+        torch.save(checkpoint, content)
         with atomic_path(path) as temporary:
-            torch.save(checkpoint, temporary)
+            temporary.write_bytes(content.getbuffer())
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = None

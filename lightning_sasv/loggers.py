@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
-from pytorch_lightning.utilities import rank_zero_info
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 
 WandbMode = Literal["online", "offline", "absent"]
+FINISH_SECONDS = 60
+"""How long the end of a run waits for a server that has become unreachable."""
 
 
 def wandb_mode() -> WandbMode:
@@ -28,6 +31,59 @@ def wandb_mode() -> WandbMode:
         return "online" if wandb.login(prompt=False) else "offline"
     except Exception:  # a key, but no server that answers
         return "offline"
+
+
+class SteadyWandbLogger(WandbLogger):
+    """W&B logger whose failures are told once and change nothing in the run.
+
+    While the server is unreachable W&B itself keeps what is logged on disk. Here it is seen to
+    that an error of W&B (a server that refuses the run, a service process that died) does not end
+    a training either: the run goes on without W&B.
+    """
+
+    _given_up = False
+
+    @property
+    def experiment(self) -> Any:
+        """The run of W&B, offline where the server does not take it."""
+        try:
+            return super().experiment
+        except Exception as error:
+            if self._wandb_init.get("mode") == "offline":
+                raise
+            reason = " ".join(str(error).split())[:200]
+            rank_zero_warn(f"W&B does not answer, the run is kept offline: {reason}")
+            self._wandb_init["mode"] = "offline"
+            return super().experiment
+
+    def _try(self, action: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        if self._given_up:
+            return
+        try:
+            action(*args, **kwargs)
+        except Exception as error:
+            self._given_up = True
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            rank_zero_warn(f"W&B failed, the run goes on without it: {reason}")
+
+    def log_metrics(self, *args: Any, **kwargs: Any) -> None:
+        """Log metrics, or go on without."""
+        self._try(super().log_metrics, *args, **kwargs)
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Log settings, or go on without."""
+        self._try(super().log_hyperparams, *args, **kwargs)
+
+    def log_image(self, *args: Any, **kwargs: Any) -> None:
+        """Log figures, or go on without."""
+        self._try(super().log_image, *args, **kwargs)
+
+    def save(self) -> None:
+        """Nothing to do that a failed W&B should be asked for."""
+
+    def finalize(self, status: str) -> None:
+        """End the run, or go on without."""
+        self._try(super().finalize, status)
 
 
 def wandb_logger(
@@ -51,4 +107,10 @@ def wandb_logger(
         return CSVLogger(save_dir, name=name or project)
     if mode == "offline":
         rank_zero_info(f"W&B: offline run in {save_dir}/wandb; send it later with `wandb sync`")
-    return WandbLogger(name=name, save_dir=save_dir, project=project, group=group, mode=mode)
+    import wandb
+
+    patience = {"finish_timeout": FINISH_SECONDS}  # older versions do not know it
+    settings = {key: patience[key] for key in patience if key in wandb.Settings.model_fields}
+    return SteadyWandbLogger(
+        name=name, save_dir=save_dir, project=project, group=group, mode=mode, settings=settings
+    )
