@@ -173,7 +173,7 @@ class _Problem(NamedTuple):
             weighted = posterior * weights
             slope -= [weights @ row[own] for row in rows]
             curvature += [[np.einsum("kn,kn,kn->", weighted, a, b) for b in rows] for a in rows]
-        return np.linalg.solve(curvature, slope)
+        return np.asarray(np.linalg.solve(curvature, slope), np.float64)
 
     def _look(self, theta: Floats, block: slice) -> tuple[Floats, Floats, tuple[Index, Index]]:
         """Features and logits of a block, (3, trials), and the places of the own classes."""
