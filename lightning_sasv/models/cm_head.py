@@ -91,8 +91,8 @@ class CMHead(nn.Module):
 
     def score(self, x: Tensor) -> Tensor:
         """CM score logit(bona fide) − logit(spoof), shaped as ``forward`` without the last axis."""
-        logits = self(x)
-        return logits[..., 1] - logits[..., 0]
+        spoof, bonafide = self(x).unbind(-1)
+        return bonafide - spoof
 
     def select(self, copy: int) -> CMHead:
         """One of the stacked heads as a head of its own."""
