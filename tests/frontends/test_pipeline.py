@@ -12,6 +12,7 @@ import torch
 
 from lightning_sasv.data import EmbeddingStore
 from lightning_sasv.errors import InputError
+from lightning_sasv.frontends import AASIST
 from lightning_sasv.frontends.audio import Waveforms
 from lightning_sasv.frontends.extract import extract
 from lightning_sasv.frontends.lists import AudioFolder
@@ -149,6 +150,25 @@ def test_without_soundfile_nothing_is_tried(
 def test_resources_that_make_no_sense(settings: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
         Resources(**settings).torch_device()
+
+
+def test_a_gpu_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert Resources().torch_device() == torch.device("cuda")
+    assert (Resources().batch(), Resources().worker_count()) == (32, 1)
+    assert Resources(device="cpu").torch_device() == torch.device("cpu")
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same_embeddings(audio: AudioFolder) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("this machine has no GPU")
+    model = AASIST().eval()
+    found = [
+        torch.cat([b.vectors for b in embed_files(model, named(*range(6)), audio.find, where)])
+        for where in (CPU, Resources(3, device="cuda"))
+    ]
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
 
 
 def test_a_device_that_is_not_there() -> None:
