@@ -29,3 +29,15 @@ def test_constraints_pin_every_dependency(repository: Path) -> None:
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
     assert wanted <= pinned
     assert "torch==2.13.0" in lines
+
+
+def test_hashes_are_of_the_pinned_versions(repository: Path) -> None:
+    def pins(name: str) -> set[str]:
+        lines = (repository / name).read_text().splitlines()
+        return {line.split(" ")[0].lower().replace("_", "-") for line in lines if "==" in line}
+
+    assert pins("constraints.txt") - pins("constraints-hashed.txt") == {"torch==2.13.0"}
+    assert pins("constraints-hashed.txt") <= pins("constraints.txt")
+    lines = (repository / "constraints-hashed.txt").read_text().splitlines()
+    hashed = [line for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"\S+==\S+ --hash=sha256:[0-9a-f]{64}", line) for line in hashed)
