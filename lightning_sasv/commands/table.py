@@ -21,7 +21,6 @@ from lightning_sasv.report.table1 import COLUMNS, TWIN, Row
 from lightning_sasv.report.table1_text import (
     half_width_text,
     mean_text,
-    paper_half_width_text,
     paper_text,
     write_table,
 )
@@ -100,7 +99,7 @@ def _show(rows: list[Row], remarks: list[str]) -> None:
         )
         if first.paper is not None:
             paper = [f"[dim]{paper_text(cell)}[/dim]" for cell in (first, *others)]
-            width = f"[dim]{paper_half_width_text(row)}[/dim]"
+            width = "" if row.paper_half_width is None else f"[dim]{row.paper_half_width:.2f}[/dim]"
             shown.add_row("[dim](paper)[/dim]", paper[0], width, *paper[1:])
     console = Console(highlight=False)
     console.print(shown)

@@ -75,6 +75,13 @@ def _last_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
+def _cause(error: Exception) -> str:
+    """What ended a job: the last line of its traceback, which submitit puts between two rules."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    rules = [place for place, line in enumerate(lines) if set(line) == {"-"}]
+    return lines[rules[-1] - 1] if rules and rules[-1] else _last_line(error)
+
+
 def _wait(submitted: Sequence[Any], logs: Path) -> None:
     """Wait for every submitted job; when some failed, say so once the others have ended."""
     failures = []
@@ -89,7 +96,7 @@ def _wait(submitted: Sequence[Any], logs: Path) -> None:
                 "goes on"
             ) from None
         except Exception as error:  # of any kind: it was raised in another process
-            failures.append(f"job {one.job_id}: {_last_line(error)}")
+            failures.append(f"job {one.job_id}: {_cause(error)}")
     if failures:
         raise RunError(
             f"{len(failures)} of {len(submitted)} submitted jobs failed ({failures[0]}); see their "

@@ -14,7 +14,7 @@ from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.settings import system_key
 from lightning_sasv.fitted import FOLDER, SUFFIX, load_system, save_system
-from lightning_sasv.fusion import FusionSystem, fit_systems, fuse_systems
+from lightning_sasv.fusion import SYSTEMS, FusionSystem, fit_systems, fuse_systems
 from lightning_sasv.metrics.functional import all_metrics, bootstrap
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, score_table
@@ -110,7 +110,7 @@ def fill(folder: SeedFolder, scores: SeedScores, systems: Sequence[str], epoch: 
     missing = folder.missing(systems)
     if not missing:
         return
-    names = list(dict.fromkeys([*done, *systems]))
+    names = [name for name in SYSTEMS if name in {*done, *systems}]  # one order, whoever came first
     _, dev = scores.of("dev")
     fitted = fit_systems(dev.asv, dev.cm, dev.label, names)
     entries: Metrics = {name: _head(folder, scores, name, epoch) for name in missing}
