@@ -109,8 +109,9 @@ def wandb_logger(
         rank_zero_info(f"W&B: offline run in {save_dir}/wandb; send it later with `wandb sync`")
     import wandb
 
-    patience = {"finish_timeout": FINISH_SECONDS}  # older versions do not know it
-    settings = {key: patience[key] for key in patience if key in wandb.Settings.model_fields}
+    settings = {}
+    if "finish_timeout" in wandb.Settings.model_fields:  # older versions do not have it
+        settings["finish_timeout"] = float(os.environ.get("WANDB_FINISH_TIMEOUT", FINISH_SECONDS))
     return SteadyWandbLogger(
         name=name, save_dir=save_dir, project=project, group=group, mode=mode, settings=settings
     )
