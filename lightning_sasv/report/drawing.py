@@ -25,6 +25,7 @@ STYLES: dict[TrialClass, dict[str, Any]] = {
     TrialClass.SPOOF: {"color": "#d55e00", "marker": "^", "linestyle": "--"},
 }
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8528f", "#8a6d00", "#1f1f1f", "#2f8dc8", "#7a4fbf")
+MARKERS = ("o", "s", "^", "D", "X", "P")
 DASHES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
 
@@ -110,9 +111,10 @@ def scatter(axis: Axes, pair: Pair, labels: np.ndarray, per_class: int = SAMPLE)
 
 
 def system_style(number: int) -> dict[str, Any]:
-    """Colour and dash of the system of a number."""
-    shift = number // len(COLOURS)
+    """Colour, dash and mark of the system of a number; no two of 36 share both dash and mark."""
+    shift = number // len(MARKERS)
     return {
+        "marker": MARKERS[number % len(MARKERS)],
         "color": COLOURS[number % len(COLOURS)],
         "linestyle": DASHES[(number + shift) % len(DASHES)],
         "linewidth": 1.3,

@@ -63,6 +63,9 @@ def _cell(shown: str, value: float, column: Sequence[float]) -> str:
     return f'<td class="heat{best}" style="--h:{heat:.3f}">{shown}</td>'
 
 
+_DAGGER = " † no concurrent point exists; the value of the closest one, not ranked."
+
+
 def metrics_table(results: Results, split: str) -> str:
     """Metrics of every system on one set."""
     rows = {name: results.metrics.get(name, {}).get(split) or {} for name in results.fused}
@@ -72,33 +75,31 @@ def metrics_table(results: Results, split: str) -> str:
     for name, entry in rows.items():
         cells = []
         for column in COLUMNS:
-            values = [
-                tandem[other][0] if column.key == "t_eer" else number(row, column.key)
-                for other, row in rows.items()
-            ]
-            value = tandem[name][0] if column.key == "t_eer" else number(entry, column.key)
-            mark = tandem[name][1] if column.key == "t_eer" else ""
-            text = column.show(value) + mark if math.isfinite(value) else "–"
-            cells.append(_cell(text, value, values))
+            if column.key == "t_eer" and tandem[name][1]:  # another quantity: not ranked
+                cells.append(f"<td>{column.show(tandem[name][0])}†</td>")
+                continue
+            value = number(entry, column.key)
+            text = column.show(value) if math.isfinite(value) else "–"
+            cells.append(_cell(text, value, [number(row, column.key) for row in rows.values()]))
         cells.append(f"<td>{_rho(results, name)}</td>")
         label = escape(name, quote=True)
         body.append(f'<tr data-system="{label}"><td>{label}</td>{"".join(cells)}</tr>')
-    dagger = any(mark for _, mark in tandem.values())
+    dagger = any(closest for _, closest in tandem.values())
     return (
         f'<p class="small lead">{escape(split)} set, corpus '
         f"{escape(', '.join(results.corpora) or 'not named')}. The stronger the shade, the worse "
         "within its column; the best value is underlined; a-DCF with the costs a-dcf1."
-        f"{' † no concurrent point exists; the value of the closest one.' if dagger else ''}"
+        f"{_DAGGER if dagger else ''}"
         f'</p><div class="scroll"><table aria-label="Metrics on {escape(split, quote=True)}">'
         f"<thead><tr><th>system</th>{head}<th>ρ</th></tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 
 
-def _tandem(entry: Mapping[str, Any]) -> tuple[float, str]:
-    """t-EER, or that of the closest point with its mark."""
+def _tandem(entry: Mapping[str, Any]) -> tuple[float, bool]:
+    """t-EER and False; or, where there is no concurrent point, that of the closest and True."""
     value, closest = number(entry, "t_eer"), number(entry, "t_eer_closest")
-    return (value, "") if math.isfinite(value) or math.isnan(closest) else (closest, "†")
+    return (value, False) if math.isfinite(value) or math.isnan(closest) else (closest, True)
 
 
 def _rho(results: Results, name: str) -> str:

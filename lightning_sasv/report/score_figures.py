@@ -11,6 +11,7 @@ from lightning_sasv.decisions import PRESETS
 from lightning_sasv.metrics.functional import ece_curve, eer
 from lightning_sasv.report.curves_data import (
     DET_LIMITS,
+    PAV,
     TASKS,
     costs_over_thresholds,
     pav_calibration,
@@ -75,24 +76,27 @@ def draw_attacks(results: Results, pairs: list[Pair]) -> Figure | None:
 
 
 def draw_det(results: Results, pairs: list[Pair]) -> Figure:
-    """DET curves on probit axes: SASV, SV and SPF."""
+    """DET curves on probit axes: SASV, SV and SPF; the mark is the equal error rate."""
     titles = {"sasv": "SASV", "sv": "SV (nontargets)", "spf": "SPF (spoofs)"}
-    figure, axes = new_figure(1, 3, (12.6, 4.9))
+    legend_rows = -(-len(results.fused) // 3)
+    figure, axes = new_figure(1, 3, (12.6, 5.1 + 0.2 * legend_rows))
     for axis, task in zip(axes, TASKS, strict=True):
         for k, (name, scores) in enumerate(results.fused.items()):
             det = thin_det(scores, results.scores.label, task)
-            low = DET_LIMITS[0] / 4
-            points = (norm.ppf(np.clip(x, low, 1 - 1e-9)) for x in det[:2])
+            x, y = (norm.ppf(np.clip(r, DET_LIMITS[0] / 4, 1 - 1e-9)) for r in det[:2])
             label = f"{name} ({100 * det.eer:.2f} %)"
-            axis.plot(*points, label=label, **system_style(k))
+            crossing = [min(int(np.argmax(y >= x)), len(x) - 1)]
+            axis.plot(x, y, label=label, markevery=crossing, markersize=4.5, **system_style(k))
         limits = norm.ppf(DET_LIMITS)
         axis.plot(limits, limits, color="#999999", linewidth=0.7)
         ticks, names = norm.ppf(DET_TICKS), [f"{100 * t:g}" for t in DET_TICKS]
-        axis.set(xlim=limits, ylim=limits, title=titles[task], aspect="equal")
+        axis.set(xlim=limits, ylim=limits, title=titles[task], aspect="equal", anchor="N")
         axis.set_xticks(ticks, names, rotation=45)
         axis.set_yticks(ticks, names)
         axis.set_xlabel("false-acceptance rate, per cent")
-        axis.legend(fontsize=7, loc="lower left", framealpha=0.8, frameon=True)
+        axis.legend(
+            fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3, handlelength=3.6
+        )
     axes[0].set_ylabel("miss rate, per cent")
     return figure
 
@@ -115,20 +119,32 @@ def draw_ece(results: Results, pairs: list[Pair]) -> Figure:
 
 
 def draw_calibration(results: Results, pairs: list[Pair]) -> Figure:
-    """Score to LLR by pooling adjacent violators."""
+    """Score to LLR by pooling adjacent violators, where pools hold trials of both kinds."""
     figure, axes = grid_of(len(results.fused), 4, (3.0, 2.3))
     for axis, (name, scores) in zip(axes, results.fused.items(), strict=True):
         target = results.scores.label == TrialClass.TARGET
         pav = pav_calibration(scores[target], scores[~target])
         x = np.stack([pav.start, pav.end], axis=1).ravel()
-        axis.plot(x, np.clip(pav.llr, -30, 30).repeat(2), color="#0072b2")
-        low, high = robust_range(scores, results.scores.label)
-        axis.plot([low, high], [low, high], ":", color="#59636e")
+        llr = np.clip(pav.llr, -30, 30).repeat(2)
+        axis.plot(x, llr, color="#0072b2", label="pool adjacent violators")
+        low, high = _mixed_range(pav, robust_range(scores, results.scores.label))
+        axis.plot([low, high], [low, high], ":", color="#59636e", label="perfect calibration")
         axis.set(xlim=(low, high), ylim=(-12, 12))
         axis.set_title(name, fontsize=9, loc="left", fontweight="bold")
     figure.supxlabel("SASV score", fontsize=9)
     figure.supylabel("LLR by pooling, nats", fontsize=9)
+    shared_legend(figure, axes[0])
     return figure
+
+
+def _mixed_range(pav: PAV, limits: tuple[float, float]) -> tuple[float, float]:
+    """The part of a range in which pools hold trials of both kinds, with a margin of a tenth."""
+    mixed = np.flatnonzero(np.isfinite(pav.llr))
+    if not mixed.size:
+        return limits
+    low, high = float(pav.start[mixed[0]]), float(pav.end[mixed[-1]])
+    margin = 0.1 * max(high - low, 1e-9)
+    return max(limits[0], low - margin), min(limits[1], high + margin)
 
 
 def draw_costs(results: Results, pairs: list[Pair]) -> Figure:

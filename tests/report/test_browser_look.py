@@ -118,6 +118,26 @@ for (const svg of document.querySelectorAll("svg.plot")) {
 return found;"""
 
 
+def test_text_of_figures_stays_within_them_on_paper(browser: Any, small_page: Path) -> None:
+    """Axis labels neither leave the drawing nor meet the heading above it."""
+    open_page(browser, small_page)
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.execute_script(TEXT_OUTSIDE) == []
+    assert browser.execute_script(TEXT_OVERLAPS) == []
+
+
+TEXT_OUTSIDE = """const found = [];
+for (const svg of document.querySelectorAll("svg.plot")) {
+  const frame = svg.getBoundingClientRect();
+  for (const text of svg.querySelectorAll("text.axis")) {
+    const box = text.getBoundingClientRect();
+    if (box.top < frame.top - 1 || box.bottom > frame.bottom + 1 || box.left < frame.left - 1
+        || box.right > frame.right + 1) found.push([svg.ariaLabel, text.textContent]);
+  }
+}
+return found;"""
+
+
 def test_the_page_prints(browser: Any, small_page: Path) -> None:
     open_page(browser, small_page)
     settings = {"printBackground": True, "preferCSSPageSize": True}

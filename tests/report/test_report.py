@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,11 +19,13 @@ from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.report import html as page_module
 from lightning_sasv.report import page_data as data_module
+from lightning_sasv.report.drawing import style, system_style
 from lightning_sasv.report.figures import DRAWINGS, FORMATS, require_matplotlib, write_figures
 from lightning_sasv.report.html import as_json, render_page
-from lightning_sasv.report.html_tables import markdown_table
+from lightning_sasv.report.html_tables import markdown_table, metrics_table
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.results_folder import Results, read_results
+from lightning_sasv.report.score_figures import draw_det
 from lightning_sasv.scores import read_scores, write_scores
 from lightning_sasv.trials import Scores
 from tests.report.conftest import write_folder
@@ -254,6 +257,37 @@ def test_the_command_writes_page_and_figures(
     for path in figures.iterdir():
         assert path.read_bytes().startswith(heads[path.suffix[1:]])
     assert "somewhere" in (figures / "det.svg").read_text()
+
+
+def test_systems_can_be_told_apart_without_colours() -> None:
+    styles = [system_style(number) for number in range(36)]
+    assert len({(style["marker"], str(style["linestyle"])) for style in styles}) == 36
+
+
+def test_the_legend_of_the_det_figure_covers_nothing(small: Results) -> None:
+    """Whole within the figure, and below every curve."""
+    many = {f"S{k}": column for k in range(4) for column in small.fused.values()}
+    with style():
+        figure = draw_det(replace(small, fused=many), [])
+        figure.draw_without_rendering()
+        for axis in figure.axes:
+            legend = axis.get_legend()
+            assert legend is not None
+            box = legend.get_window_extent()
+            assert box.y0 >= 0
+            assert box.y1 < axis.xaxis.get_label().get_window_extent().y0
+
+
+def test_a_point_that_does_not_exist_is_not_the_best(small: Results) -> None:
+    metrics = {
+        "B1": {"eval": {"t_eer": 0.02, "t_eer_closest": 0.02}},
+        "L2c": {"eval": {"t_eer": None, "t_eer_closest": 0.01}},
+        "L3c": {"eval": {"t_eer": 0.03, "t_eer_closest": 0.03}},
+    }
+    shown = metrics_table(replace(small, metrics=metrics), "eval")
+    assert "<td>1.00†</td>" in shown
+    assert re.search(r'<td class="heat best"[^>]*>2\.00</td>', shown)
+    assert "not ranked" in shown
 
 
 def test_figures_without_fitted_systems_leave_planes_out(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ const SYSTEM_SHAPES = ["circle", "square", "triangle", "diamond", "cross", "plus
 const SYSTEM_DASHES = ["", "8 4", "2 3", "10 3 2 3", "5 2", "14 4"];
 const SYSTEM_COLOURS = 8;
 
+// No two of 36 systems share both dash and shape: they can be told apart without colours.
 report.systems.forEach((system, index) => {
   system.index = index;
   system.colour = `var(--s${index % SYSTEM_COLOURS})`;
-  system.dash = SYSTEM_DASHES[(index + Math.floor(index / SYSTEM_COLOURS)) % SYSTEM_DASHES.length];
+  system.dash = SYSTEM_DASHES[(index + Math.floor(index / SYSTEM_SHAPES.length)) % SYSTEM_DASHES.length];
   system.shape = SYSTEM_SHAPES[index % SYSTEM_SHAPES.length];
 });
 

@@ -26,7 +26,7 @@ function densities(counts, sizes) {
   return counts.map((row, k) => row.map((count) => count / Math.max(sizes[k], 1)));
 }
 
-const attackStep = (rows) => Math.max(20, Math.min(30, 420 / rows));
+const attackStep = (rows) => tall(Math.max(20, Math.min(30, 420 / rows)));
 const attackHeight = (rows) => attackStep(rows) * (rows + 0.35) + 78;
 
 function paintClasses(target, width) {
@@ -220,14 +220,14 @@ function paintTandem(which) {
   return (target, width) => {
     const pair = report.pairs[selection.system.pair === null ? 0 : selection.system.pair];
     const { tandem, window: [xs, ys] } = pair;
-    const names = planeAxes(pair, pair.window);
+    const kind = pair.is_llr ? "LLR" : "score";
     const values = tandem.paths.flatMap((path) => path.value.filter((v) => v !== null));
     const least = Math.min(...values);
     const high = Math.min(Math.max(...values), Math.max(6 * least, 0.02)) * 108;
     const y = which === "value"
-      ? { low: 0, high, label: "t-EER, per cent" } : { low: ys[0], high: ys[1], label: `threshold on ${names.y.label}` };
+      ? { low: 0, high, label: "t-EER, per cent" } : { low: ys[0], high: ys[1], label: `threshold on the CM ${kind}` };
     const plot = new Plot(target, width, {
-      label: "t-EER path", x: { low: xs[0], high: xs[1], label: `threshold on ${names.x.label}` }, y,
+      label: "t-EER path", x: { low: xs[0], high: xs[1], label: `threshold on the ASV ${kind}` }, y,
     });
     tandem.paths.forEach((path, i) => {
       const up = which === "value" ? path.value.map((v) => (v === null ? null : 100 * v)) : path.cm;
@@ -238,9 +238,9 @@ function paintTandem(which) {
       label: `ρ ${path.rho}: t-EER ${percent(path.value[i])} at (${asMinus(x.toPrecision(3))}, ${asMinus(path.cm[i].toPrecision(3))})`,
     }))));
     const place = which === "value" ? 100 * tandem.closest : tandem.cm_threshold;
-    const kind = tandem.exists ? "circle" : "cross";
+    const shape = tandem.exists ? "circle" : "cross";
     if (tandem.asv_threshold !== null && place !== null) {
-      plot.marks([tandem.asv_threshold], [place], kind, { class: `marks ${kind} strong ink` }, 5);
+      plot.marks([tandem.asv_threshold], [place], shape, { class: `marks ${shape} strong ink` }, 5);
     }
     caption("teer-text", tandem.exists ? `● concurrent t-EER ${percent(tandem.value, 3)}`
       : `no concurrent point exists; × closest: ${percent(tandem.closest, 3)} at ρ = 0.5`);
