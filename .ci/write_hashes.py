@@ -1,7 +1,7 @@
 """Writes constraints-hashed.txt: what CI installs, each file with its SHA-256.
 
-Run by `make hashes` after a change of constraints.txt. pip itself chooses the files; PyTorch is left
-out, because builds for CPU and for CUDA share a version and differ in their hashes.
+Run by `make hashes` after a change of constraints.txt. pip itself chooses the files; PyTorch is
+left out, because builds for CPU and for CUDA share a version and differ in their hashes.
 """
 
 from __future__ import annotations
