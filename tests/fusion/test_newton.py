@@ -65,3 +65,14 @@ def test_a_function_without_a_minimum_is_an_error():
 def test_a_minimum_at_infinity_gives_a_bounded_answer():
     found = minimise(with_derivatives(lambda x: torch.exp(-x[0])), start(0.0))
     assert 20 < found.item() < 200
+
+
+def test_a_slope_that_no_step_descends_is_an_error_and_no_answer():
+    """The value is NaN everywhere but at the start, as after an overflow."""
+
+    def objective(x):
+        value = torch.where(x[0] == 0, 1.0, torch.nan)
+        return value, torch.ones(1, dtype=torch.float64), torch.eye(1, dtype=torch.float64)
+
+    with pytest.raises(ValueError, match=r"no minimum .*gradient norm 1.0e\+00"):
+        minimise(objective, start(0.0))
