@@ -12,10 +12,12 @@ from pytorch_lightning import Trainer
 from lightning_sasv.checkpoints import AtomicCheckpointIO
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation.intervals import resample
+from lightning_sasv.evaluation.systems import System, Trials
 from lightning_sasv.experiment.settings import system_key
 from lightning_sasv.fitted import FOLDER, SUFFIX, load_system, save_system
 from lightning_sasv.fusion import SYSTEMS, FusionSystem, fit_systems, fuse_systems
-from lightning_sasv.metrics.functional import all_metrics, bootstrap
+from lightning_sasv.metrics.functional import Settings, all_metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, score_table
 from lightning_sasv.report.metrics_file import (
@@ -26,6 +28,7 @@ from lightning_sasv.report.metrics_file import (
     write_metrics,
 )
 from lightning_sasv.scores import write_scores
+from lightning_sasv.scores.table import from_scores
 
 SPLITS = ("dev", "eval")
 
@@ -175,14 +178,25 @@ def add_intervals(
         return
     done = folder.metrics()
     fitted = {name: load_system(folder.fitted(name)) for name in lacking}
-    _, scored = scores.of("eval")
-    for name, fused in fuse_systems(fitted, scored.asv, scored.cm).items():
-        interval = bootstrap("sasv_eer", fused.sasv, scored.label, n=replicates)
+    data, scored = scores.of("eval")
+    fused = fuse_systems(fitted, scored.asv, scored.cm)
+    columns = [System(name, {"sasv": one.sasv.cpu().numpy()}) for name, one in fused.items()]
+    table = from_scores(score_table(data, scored, fused), folder.scores("eval"))
+    drawn = resample(  # every system on the same replicates, which are drawn once
+        columns,
+        Trials(table, scored.label.numpy(), cm_only=False),
+        "trial",
+        replicates,
+        Settings(),
+        names={name: ["sasv_eer"] for name in lacking},
+    )
+    for name, found in drawn.items():
+        low, high = found["sasv_eer"].interval()
         done[name]["ci"] = {
             "metric": "sasv_eer",
             "unit": "trial",
             "replicates": replicates,
-            "low": interval.low,
-            "high": interval.high,
+            "low": low,
+            "high": high,
         }
     write_metrics(folder.path / METRICS_FILE, done)
