@@ -7,19 +7,36 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
 
+_PLAIN = (
+    (r"Parser key \"([^\"]+)\": ?", r"\1: "),
+    (r"<class '(?:[\w.]+\.)?Sequence'>", "list such as [a,b]"),
+    (r"<class 'NoneType'>", "null"),
+    (r"<class '(?:[\w.]+\.)?(\w+)'>", r"\1"),
+    (r"typing\.Literal\[(.*?)\]", r"one of \1"),
+    (r"\. Got value: ", "; got "),
+)
+"""How jsonargparse words a mistake, and what people call it."""
+
 
 def one_line(message: str) -> str:
-    """The message on one line; of a long list of failed types only what was expected is kept."""
+    """The message on one line; of a long list of failed types only what was expected is kept.
+
+    Example:
+        >>> one_line("model.lr: Expected a <class 'float'>. Got value: fast")
+        'model.lr: Expected a float; got fast'
+    """
     text = " ".join(message.split())
     found = re.match(
         r"(?P<key>.*?):.*?Union subtypes.*?Errors: - (?P<wanted>.*?) "
         r"Given value type: .*? Given value: (?P<value>.*)",
         text,
     )
-    if not found:
-        return text
-    wanted = found["wanted"].replace(" - ", ", or ")
-    return f"{found['key']}: {wanted}; got {found['value']}"
+    if found:
+        wanted = dict.fromkeys(found["wanted"].split(" - "))  # each once, in order
+        text = f"{found['key']}: {', or '.join(wanted)}; got {found['value']}"
+    for pattern, plain in _PLAIN:
+        text = re.sub(pattern, plain, text)
+    return text
 
 
 class OneLineErrors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from lightning_sasv.report.console import print_results, print_written
 from lightning_sasv.report.metrics_file import METRICS_FILE, read_metrics
 
 DEFAULT_SEED = 1986
+MAX_SEED = 2**32 - 1
 _LOST_PROCESS = ("Connection closed by peer", "gloo", "NCCL", "Timed out waiting")
 _NAMED_CHECKPOINTS = ("best", "last", "hpc")
 STAGES = ("fit", "validate", "test", "predict")
@@ -68,6 +70,13 @@ class SASVCLI(LightningCLI):
         )
         parser.link_arguments("seed_everything", "data.seeds", compute_fn=as_seeds)
         parser.link_arguments("seed_everything", "model.seeds", compute_fn=as_seeds)
+
+    def _set_seed(self) -> None:
+        """Check the seed before Lightning takes it."""
+        seed = self._get(self.config, "seed_everything")
+        if not (isinstance(seed, bool) or 0 <= seed <= MAX_SEED):
+            raise InputError(f"--seed_everything must lie in 0 to {MAX_SEED}, got {seed}")
+        super()._set_seed()
 
     def before_instantiate_classes(self) -> None:
         """Set the number of threads before anything is computed."""
@@ -118,8 +127,10 @@ class SASVCLI(LightningCLI):
         """Validate and test the best checkpoint, so that ``fit`` ends with results."""
         if not self.config[self.subcommand].evaluate or is_dry_run(self.trainer):
             return
+        # Lightning would find the file of "best" too, but with a warning: SaveLast saves as well
+        best = getattr(self.trainer.checkpoint_callback, "best_model_path", "") or "best"
         for stage in (self.trainer.validate, self.trainer.test):
-            stage(self.model, datamodule=self.datamodule, ckpt_path="best", verbose=False)
+            stage(self.model, datamodule=self.datamodule, ckpt_path=best, verbose=False)
         self._show()
 
     def after_validate(self) -> None:
@@ -180,6 +191,18 @@ def _as_message(error: Exception) -> InputError | RunError | None:
     return None
 
 
+def absolute_keys(args: Sequence[str]) -> list[str]:
+    """Let ``${data.batch_size}`` in a flag mean what it means in a file: the command's own key.
+
+    Example:
+        >>> absolute_keys(["fit", "--data.score_batch_size=${data.batch_size}"])
+        ['fit', '--data.score_batch_size=${fit.data.batch_size}']
+    """
+    command, *words = args
+    own = rf"\$\{{(?!{command}\.)(?=[A-Za-z_][\w.\[\]]*\}})"  # no resolver, no relative key
+    return [command, *(re.sub(own, f"${{{command}.", word) for word in words)]
+
+
 def train(args: Sequence[str]) -> SASVCLI:
     """Run one of the training commands.
 
@@ -187,7 +210,7 @@ def train(args: Sequence[str]) -> SASVCLI:
         args: Command and options, e.g. ``["fit", "--config", "configs/L3c.yaml"]``.
     """
     quiet()
-    args = check_configs(args)
+    args = absolute_keys(check_configs(args))
     if args[0] in ("validate", "test") and not any(a.startswith("--verbose") for a in args):
         args = [*args, "--verbose=false"]  # our own table is shown instead of Lightning's
     set_parsing_settings(omegaconf_absolute_to_relative_paths=True)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
+from lightning_sasv.errors import InputError
+
 
 class CMHead(nn.Module):
     """MLP with LeakyReLU after each hidden layer and two logits (0 spoof, 1 bona fide).
@@ -41,6 +43,10 @@ class CMHead(nn.Module):
         seeds: Sequence[int] = (0,),
     ) -> None:
         super().__init__()
+        if min((in_dim, *hidden_dims)) < 1:
+            raise InputError(
+                f"widths of the CM head must be at least 1, got {in_dim} and {list(hidden_dims)}"
+            )
         self.in_dim = in_dim
         self.hidden_dims = tuple(hidden_dims)
         self.negative_slope = negative_slope

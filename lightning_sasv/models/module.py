@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -59,11 +60,19 @@ class SASVModule(LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
+        if not (lr > 0 and weight_decay >= 0 and min(class_weights) > 0):
+            raise InputError(
+                "model.lr and model.class_weights must be positive and model.weight_decay not "
+                f"negative; got {lr}, {list(class_weights)} and {weight_decay}"
+            )
         self.automatic_optimization = False
         self.lr, self.weight_decay = lr, weight_decay
         self.seeds = tuple(seeds)
         self.head = CMHead(in_dim, hidden_dims, negative_slope, seeds=self.seeds)
         self.class_weights = tuple(class_weights)
+        unknown = set(fusion or {}) - (set(signature(FusionSystem).parameters) - {"copies"})
+        if unknown:
+            raise InputError(f"model.fusion: a fusion system has no setting {min(unknown)!r}")
         self.fusion = nn.ModuleDict(
             {name: build_system(name, copies=len(self.seeds), **(fusion or {})) for name in systems}
         )
