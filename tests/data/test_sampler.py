@@ -72,6 +72,37 @@ def test_speakers_are_uniform(
         assert chisquare(counts).pvalue > 1e-3
 
 
+def test_pairs_of_speakers_are_uniform(utterances: UtteranceList) -> None:
+    """Nontarget: every ordered pair of two different speakers alike, not only each side alone."""
+    drawn = [TrialSampler(utterances).epoch(5, epoch) for epoch in range(5)]
+    pairs = np.concatenate(
+        [np.stack([t.enrol, t.probe])[:, t.label == TrialClass.NONTARGET] for t in drawn], axis=1
+    )
+    names, counts = np.unique(utterances.speaker[pairs], axis=1, return_counts=True)
+    assert names.shape[1] == 5 * 4
+    assert chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("code", "column", "bonafide"),
+    [
+        (TrialClass.SPOOF, "enrol", True),
+        (TrialClass.SPOOF, "probe", False),
+        (TrialClass.NONTARGET, "enrol", True),
+        (TrialClass.NONTARGET, "probe", True),
+    ],
+)
+def test_every_utterance_of_a_speaker_is_as_likely(
+    utterances: UtteranceList, code: TrialClass, column: str, bonafide: bool
+) -> None:
+    drawn = [TrialSampler(utterances).epoch(9, epoch) for epoch in range(20)]
+    rows = np.concatenate([getattr(t, column)[t.label == code] for t in drawn])
+    counts = np.bincount(rows, minlength=len(utterances))
+    for speaker in ("S0", "S1"):
+        own = (utterances.speaker == speaker) & (utterances.bonafide == bonafide)
+        assert chisquare(counts[own]).pvalue > 1e-3
+
+
 def test_utterances_of_a_speaker_are_uniform(utterances: UtteranceList) -> None:
     sampler = TrialSampler(utterances)
     drawn = [sampler.epoch(3, epoch) for epoch in range(30)]
