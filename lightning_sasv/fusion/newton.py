@@ -14,6 +14,7 @@ GRADIENT_TOLERANCE = 1e-12
 """A fit ends below this gradient norm (or where rounding lets it sink no further)."""
 
 _NEARLY_FLAT = 1e-4
+_NO_GAIN = 1e-8
 _ROUNDING = 1e-13
 _ARMIJO = 1e-4
 
@@ -53,9 +54,10 @@ def minimise(objective: Objective, start: Tensor, max_iterations: int = 200) -> 
         if following is None:
             break
         point = following
-    # Separable classes have their minimum at infinity, or far out on a plain by a tiny penalty.
-    norm = float(point.gradient.norm())
-    if not norm < _NEARLY_FLAT * max(1.0, abs(point.value)):
+    # Separable classes have their minimum at infinity, or far out on a plain by a tiny penalty;
+    # and where rounding ends the search, the gradient is as small as its units let it be.
+    norm, scale = float(point.gradient.norm()), max(1.0, abs(point.value))
+    if not (norm < _NEARLY_FLAT or _decrease(point, _newton_step(point)) < _NO_GAIN * scale):
         raise InputError(
             f"no minimum within {max_iterations} Newton steps (gradient norm {norm:.1e}); "
             "separable classes need a larger penalty"
@@ -66,7 +68,7 @@ def minimise(objective: Objective, start: Tensor, max_iterations: int = 200) -> 
 def _advance(objective: Objective, point: Point) -> Point | None:
     """The next point, or ``None`` where rounding leaves no better one."""
     step = _newton_step(point)
-    decrease = -float(point.gradient @ step)
+    decrease = _decrease(point, step)
     if decrease > _ROUNDING * max(1.0, abs(point.value)):
         return _backtrack(objective, point, step, decrease)
     # The value no longer resolves the progress, but the gradient does.
@@ -91,6 +93,11 @@ def _newton_step(point: Point) -> Tensor:
     curvature = eigenvalues.abs()
     curvature = curvature.clamp_min(max(float(curvature.max()) * 1e-14, 1e-300))
     return -unit * (vectors @ ((vectors.T @ (unit * point.gradient)) / curvature))
+
+
+def _decrease(point: Point, step: Tensor) -> float:
+    """What the gradient promises of a step, −g·s: it does not depend on units of the parameters."""
+    return -float(point.gradient @ step)
 
 
 def _backtrack(objective: Objective, point: Point, step: Tensor, decrease: float) -> Point | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.fusion.newton import minimise
@@ -37,6 +37,7 @@ def test_a_curved_valley(first):
 
 @settings(max_examples=15, deadline=None)
 @given(scales=st.tuples(st.floats(-2, 12), st.floats(-2, 12)))
+@example(scales=(0.0, 12.0))  # rounding leaves a gradient of 4e-4 in these units
 def test_units_of_the_parameters_do_not_matter(scales):
     unit = 10.0 ** start(*scales)
 
