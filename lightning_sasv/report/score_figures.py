@@ -79,7 +79,7 @@ def draw_det(results: Results, pairs: list[Pair]) -> Figure:
     """DET curves on probit axes: SASV, SV and SPF; the mark is the equal error rate."""
     titles = {"sasv": "SASV", "sv": "SV (nontargets)", "spf": "SPF (spoofs)"}
     legend_rows = -(-len(results.fused) // 3)
-    figure, axes = new_figure(1, 3, (12.6, 5.1 + 0.2 * legend_rows))
+    figure, axes = new_figure(1, 3, (12.6, 4.7 + 0.13 * legend_rows))
     for axis, task in zip(axes, TASKS, strict=True):
         for k, (name, scores) in enumerate(results.fused.items()):
             det = thin_det(scores, results.scores.label, task)

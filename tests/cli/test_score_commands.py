@@ -331,7 +331,7 @@ def test_decide_without_labels_and_with_costs_from_a_file(
         (["fuse", "--dev", "nothing.csv", "--eval", "{eval}"], "cannot read nothing.csv: No such"),
         (["fuse", "--dev", "{eval}", "--eval", "{eval}", "--systems", "L9"], "unknown system 'L9'"),
         (["evaluate"], "the following arguments are required: files"),
-        (["evaluate", "{eval}", "--ci", "moon"], "'speaker-attack']"),
+        (["evaluate", "{eval}", "--ci", "moon"], "'speaker-attack'"),
         (["evaluate", "{eval}", "--by", "moon"], "line 1: no column 'moon'"),
         (["evaluate", "{eval}", "--format", "moon"], "unknown format 'moon'; formats: csv,"),
         (["evaluate", "{eval}", "--format", "a-dcf"], "line 1: 1 columns where 4 are expected"),

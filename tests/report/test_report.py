@@ -264,9 +264,10 @@ def test_systems_can_be_told_apart_without_colours() -> None:
     assert len({(style["marker"], str(style["linestyle"])) for style in styles}) == 36
 
 
-def test_the_legend_of_the_det_figure_covers_nothing(small: Results) -> None:
+@pytest.mark.parametrize("count", [1, 11, 24])
+def test_the_legend_of_the_det_figure_covers_nothing(small: Results, count: int) -> None:
     """Whole within the figure, and below every curve."""
-    many = {f"S{k}": column for k in range(4) for column in small.fused.values()}
+    many = {f"S{k}": small.fused["L3c"] for k in range(count)}
     with style():
         figure = draw_det(replace(small, fused=many), [])
         figure.draw_without_rendering()
