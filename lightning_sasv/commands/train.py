@@ -216,6 +216,8 @@ def train(args: Sequence[str]) -> SASVCLI:
     set_parsing_settings(omegaconf_absolute_to_relative_paths=True)
     settings: dict[str, Any] = {"parser_mode": "omegaconf+", "allow_abbrev": False}
     with_base = settings | {"default_config_files": [str(base_config())]}
+    usage = "lightning {} [--config FILE] [--data.… --model.… --trainer.… and other options]"
+    stages = {stage: with_base | {"usage": usage.format(stage)} for stage in STAGES}
     note = NoteInterrupt()
     try:
         with interrupts(note, "finished epochs are kept: go on with --ckpt_path last"):
@@ -223,7 +225,7 @@ def train(args: Sequence[str]) -> SASVCLI:
                 SASVModule,
                 SASVDataModule,
                 parser_class=Parser,
-                parser_kwargs=settings | {"prog": "lightning"} | dict.fromkeys(STAGES, with_base),
+                parser_kwargs=settings | {"prog": "lightning"} | stages,
                 trainer_defaults={"callbacks": note},
                 seed_everything_default=DEFAULT_SEED,
                 auto_configure_optimizers=False,

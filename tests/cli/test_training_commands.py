@@ -240,4 +240,5 @@ def test_help_of_training_commands(command: str, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     for option in ("--data.root", "--data.scale", "--model.systems", "--seed_everything"):
         assert option in shown
+    assert shown.startswith(f"usage: lightning {command} [--config FILE]")
     assert "Folder of a real corpus" in shown  # the docstrings are the help
