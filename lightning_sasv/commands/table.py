@@ -9,12 +9,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from lightning_sasv.commands.quiet import quiet
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.launch import Launcher, launch
 from lightning_sasv.experiment.run import Job, link_scores, seed_folder
 from lightning_sasv.experiment.settings import CorpusSettings, Experiment, parse_seeds
 from lightning_sasv.fusion import system_names
+from lightning_sasv.quiet import quiet
 from lightning_sasv.report.console import print_written
 from lightning_sasv.report.order import Check, order_checks
 from lightning_sasv.report.table1 import COLUMNS, TWIN, Row
@@ -39,8 +39,9 @@ def table(
     hidden_dims: tuple[int, ...] = (258, 128, 64),
     threads: int = 1,
     overwrite: bool = False,
+    processes: int | None = None,
     launcher: Launcher = "here",
-    seeds_per_job: int = 6,
+    seeds_per_job: int = 3,
     launcher_options: dict[str, str | int] | None = None,
 ) -> None:
     """Table 1 of the paper: train one CM head per seed, fit and evaluate every system on it.
@@ -61,8 +62,11 @@ def table(
         hidden_dims: Widths of the CM head; 256,128,64 has the 82.5 k parameters of the paper.
         threads: CPU threads; the last bits of a result depend on it.
         overwrite: Begin anew: remove the results that are in OUT, whatever they were made with.
-        launcher: Where to run: here, local (processes of their own) or slurm.
-        seeds_per_job: Seeds of one submitted job (launchers local and slurm).
+        processes: Processes that share the work on this machine; by default one for each core, up
+            to four, and one on a GPU. The results do not depend on it.
+        launcher: Where to run: here, or as submitted jobs: local (on this machine) or slurm.
+        seeds_per_job: Seeds that are trained together, as one stacked model; with local and slurm
+            those of one job. The last bits of a result depend on it.
         launcher_options: Parameters for submitit, e.g. {slurm_partition: gpu, timeout_min: 60}.
     """
     quiet()
@@ -71,8 +75,9 @@ def table(
     if replicates < 0:
         raise InputError(f"--replicates must be at least 0, got {replicates}")
     experiment = Experiment(data, epochs, tuple(hidden_dims), threads)
-    job = Job(experiment, tuple(numbers), tuple(names), folder, numbers[0], replicates)
-    key = launch(job, launcher, seeds_per_job, launcher_options, overwrite)
+    chosen = (tuple(numbers), tuple(names), folder, numbers[0], replicates)
+    job = Job(experiment, *chosen, stack=seeds_per_job)
+    key = launch(job, launcher, processes, launcher_options, overwrite)
     found = [seed_folder(folder, seed, key).metrics() for seed in numbers]
     link_scores(folder, numbers)
     rows, remarks = write_table(folder, found, names)

@@ -13,37 +13,37 @@ from lightning_sasv.experiment.run import Job, begin, run_job
 Launcher = Literal["here", "local", "slurm"]
 
 
-def split_job(job: Job, seeds_per_job: int) -> list[Job]:
-    """Jobs of at most ``seeds_per_job`` seeds each."""
-    if seeds_per_job < 1:
-        raise InputError(f"--seeds_per_job must be at least 1, got {seeds_per_job}")
-    starts = range(0, len(job.seeds), seeds_per_job)
-    return [replace(job, seeds=job.seeds[start : start + seeds_per_job]) for start in starts]
+def split_job(job: Job) -> list[Job]:
+    """Jobs of as many seeds as are trained together."""
+    starts = range(0, len(job.seeds), job.stack)
+    return [replace(job, seeds=job.seeds[start : start + job.stack]) for start in starts]
 
 
 def launch(
     job: Job,
     launcher: Launcher = "here",
-    seeds_per_job: int = 6,
+    processes: int | None = None,
     options: dict[str, str | int] | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Run a job, split by seeds unless it runs here, and return the key of its results.
+    """Run a job and return the key of its results.
 
     Args:
         job: What to run.
-        launcher: ``here`` in this process; ``local`` in processes of their own; ``slurm`` as jobs
-            of a cluster. The last two go through submitit (extra ``slurm``).
-        seeds_per_job: Seeds of one submitted job.
+        launcher: ``here`` on this machine; ``local`` and ``slurm`` as jobs of their own, one for
+            each stack of seeds, submitted through submitit (extra ``slurm``).
+        processes: Processes of launcher ``here``; by default as many as there are cores.
         options: Parameters for submitit, e.g. ``{"slurm_partition": "gpu", "timeout_min": 60}``.
         overwrite: Remove the results that are in ``job.out`` first.
     """
-    parts = split_job(job, seeds_per_job)
+    if job.stack < 1:
+        raise InputError(f"--seeds_per_job must be at least 1, got {job.stack}")
     if launcher == "here":
-        return run_job(job, overwrite)
+        return run_job(job, overwrite, processes)
     executor = _executor(launcher, job.out / "jobs", options or {})
     _, key, missing = begin(job, overwrite)  # a mistake is reported before anything is submitted
-    wanted = [replace(part, progress=False) for part in parts if set(part.seeds) & set(missing)]
+    parts = [replace(part, progress=False) for part in split_job(job)]
+    wanted = [part for part in parts if set(part.seeds) & set(missing)]
     try:
         submitted = [executor.submit(run_job, part) for part in wanted]
     except Exception as error:  # whatever the cluster has against it

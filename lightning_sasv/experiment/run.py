@@ -14,11 +14,13 @@ import torch
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.processes import run_at_once, usable_processes
 from lightning_sasv.experiment.room import needed_bytes, require_room, require_writable
 from lightning_sasv.experiment.seeds import SeedFolder, SeedScores, add_intervals, fill
 from lightning_sasv.experiment.settings import Experiment, check_recipe, digest
 from lightning_sasv.experiment.training import make_datamodule, train_heads
 from lightning_sasv.files import write_text
+from lightning_sasv.quiet import quiet
 from lightning_sasv.report.metrics_file import METRICS_FILE
 
 GROUP_FILE = "group.json"
@@ -26,15 +28,16 @@ GROUP_FILE = "group.json"
 
 @dataclass(frozen=True)
 class Job:
-    """Seeds to train together, systems to evaluate on each, and where to write.
+    """Seeds to train, systems to evaluate on each, and where to write.
 
     Attributes:
         experiment: Recipe and corpus.
-        seeds: Seeds that are trained together.
+        seeds: Training seeds.
         systems: Fusion systems.
         out: Folder of the experiment.
         interval_seed: Seed for which intervals are computed, if it is among ``seeds``.
         replicates: Bootstrap replicates of an interval.
+        stack: Seeds that are trained together, as one stacked model.
         progress: Show a progress bar.
     """
 
@@ -44,6 +47,7 @@ class Job:
     out: Path
     interval_seed: int | None = None
     replicates: int = 1000
+    stack: int = 3
     progress: bool = True
 
 
@@ -52,21 +56,44 @@ def seed_folder(out: Path, seed: int, key: str) -> SeedFolder:
     return SeedFolder(out / f"seed{seed}", seed, key)
 
 
-def run_job(job: Job, overwrite: bool = False) -> str:
+def run_job(job: Job, overwrite: bool = False, processes: int | None = 1) -> str:
     """Compute what is missing of a job and return the key of its results.
 
-    Seeds that were once begun together are finished together, so that a run that was killed and
-    one that was not end with the same bits.
+    Which seeds are trained together does not depend on the number of processes, and seeds that
+    were once begun together are finished together: a run that was killed and one that was not, on
+    one process and on several, end with the same bits.
 
     Args:
         job: What to run.
         overwrite: Begin anew: remove the results that are in ``job.out``.
+        processes: Processes that share the work; by default as many as there are cores.
     """
-    torch.set_num_threads(job.experiment.threads)
     corpus, key, missing = begin(job, overwrite)
-    for group in _groups(job.out, key, missing):
+    groups = _groups(job, key, missing)
+    number = usable_processes(len(groups), processes, job.experiment.threads)
+    silent = replace(job, progress=False)
+    others = [(silent, groups[n::number], key, missing) for n in range(1, number)]
+    run_at_once(
+        lambda: _run_groups(job, groups[::number], key, missing, corpus), _run_groups, others
+    )
+    return key
+
+
+def _run_groups(
+    job: Job,
+    groups: Sequence[Sequence[int]],
+    key: str,
+    missing: Sequence[int],
+    corpus: Corpus | None = None,
+) -> None:
+    """Train and evaluate groups of seeds one after the other."""
+    quiet()
+    torch.set_num_threads(job.experiment.threads)
+    for group in groups:
         data = make_datamodule(job.experiment, group)
-        data.__dict__["corpus"] = corpus
+        if corpus is not None:
+            data.__dict__["corpus"] = corpus
+        corpus = data.corpus
         try:
             _run_group(replace(job, seeds=tuple(group)), data, key, missing)
         except OSError as error:
@@ -74,7 +101,6 @@ def run_job(job: Job, overwrite: bool = False) -> str:
                 f"cannot go on writing to {job.out}: {error.strerror or error}; what is finished "
                 "is kept: the same command goes on when that is mended"
             ) from error
-    return key
 
 
 def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
@@ -113,16 +139,16 @@ def _group_folder(out: Path, key: str, seeds: Sequence[int]) -> Path:
     return out / "training" / digest([key, list(seeds)])
 
 
-def _groups(out: Path, key: str, missing: Sequence[int]) -> list[list[int]]:
+def _groups(job: Job, key: str, missing: Sequence[int]) -> list[list[int]]:
     """Groups of seeds to train together: those begun before under this key, then the rest."""
     groups = []
     left = list(missing)
-    for file in sorted((out / "training").glob(f"*/{GROUP_FILE}")):
+    for file in sorted((job.out / "training").glob(f"*/{GROUP_FILE}")):
         begun = json.loads(file.read_text())
         if begun["key"] == key and set(begun["seeds"]) & set(left):
             groups.append(begun["seeds"])
             left = [seed for seed in left if seed not in begun["seeds"]]
-    return groups + ([left] if left else [])
+    return groups + [left[n : n + job.stack] for n in range(0, len(left), job.stack)]
 
 
 def _run_group(job: Job, data: SASVDataModule, key: str, missing: Sequence[int]) -> None:

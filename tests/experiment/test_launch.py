@@ -74,9 +74,9 @@ def test_a_failed_job_is_named_with_its_logs(
         raise OSError(f"no disk for seed {job.seeds[0]}")
 
     monkeypatch.setattr(launch_module, "run_job", fail)
-    job = Job(Experiment(CorpusSettings(scale=0.02), 1), (1, 2), ("B1",), tmp_path / "out")
+    job = Job(Experiment(CorpusSettings(scale=0.02), 1), (1, 2), ("B1",), tmp_path / "out", stack=1)
     with pytest.raises(RunError, match=r"2 of 2 submitted jobs failed .*no disk for seed 1") as e:
-        launch_module.launch(job, "local", 1)
+        launch_module.launch(job, "local")
     assert str(tmp_path / "out/jobs") in str(e.value)
 
 

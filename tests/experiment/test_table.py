@@ -24,7 +24,7 @@ from lightning_sasv.report.table1 import COLUMNS
 from lightning_sasv.scores import read_scores
 from tests.helpers import quiet_trainer, shared_data
 
-SMALL = ["--data.scale", "0.02", "--epochs", "2", "--replicates", "50"]
+SMALL = ["--data.scale", "0.02", "--epochs", "2", "--replicates", "50", "--processes", "1"]
 
 
 def table(out: Path, *args: str, seeds: str = "1-2") -> dict[str, Any]:

@@ -42,7 +42,9 @@ def test_corpora_of_hostile_pickles(command: str, name: str, here: Path, attack:
     Path("data").mkdir()
     (here / "data" / TRAIN_PROTOCOL).write_text("S1 U1 - - bonafide\n")
     (here / "data" / "cm_embd_trn.pk").write_bytes(PICKLES[name])
-    args = ["fit", "--data.root", "data"] if command == "fit" else ["import", "data", "--out", "out"]
+    args = (
+        ["fit", "--data.root", "data"] if command == "fit" else ["import", "data", "--out", "out"]
+    )
     assert "cm_embd_trn.pk is refused: it asks for" in attack(*args)
 
 

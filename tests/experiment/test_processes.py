@@ -1,0 +1,134 @@
+"""Work shared between processes: the same results, told failures, and nothing left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from lightning_sasv.cli import main
+from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.experiment.processes import run_at_once, usable_processes
+
+SMALL = ["--seeds=1-3", "--seeds_per_job=2", "--systems=B1,L3c", "--data.scale=0.02"]
+SMALL += ["--epochs=2", "--replicates=20"]
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """Every result, without logs and checkpoints of the training."""
+    kept = (".json", ".csv", ".md", ".tex", ".safetensors", ".ckpt")
+    files = [p for p in folder.rglob("*") if p.is_file() and p.suffix in kept]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files if "training" not in p.parts}
+
+
+def test_two_processes_give_the_bits_of_one(tmp_path: Path) -> None:
+    for number in ("1", "2"):
+        main(["table", *SMALL, "--processes", number, "--out", str(tmp_path / number)])
+    one, two = results(tmp_path / "1"), results(tmp_path / "2")
+    assert {"metrics.json", "seed3/scores/eval.csv", "seed3/checkpoints/best.ckpt"} <= one.keys()
+    assert [name for name in one if one[name] != two[name]] == []
+    groups = [p.read_text() for p in (tmp_path / "2" / "training").glob("*/group.json")]
+    assert len(groups) == 2
+
+
+@pytest.mark.parametrize(
+    ("pieces", "wanted", "threads", "number"), [(2, 1, 1, 1), (2, 8, 1, 2), (0, None, 1, 1)]
+)
+def test_number_of_processes(pieces: int, wanted: int | None, threads: int, number: int) -> None:
+    assert usable_processes(pieces, wanted, threads) == number
+
+
+def test_number_of_processes_follows_cores_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert usable_processes(9, None, 1) == 4
+    assert usable_processes(9, None, 2) == 3
+    assert usable_processes(2, None, 1) == 2
+    assert usable_processes(9, None, 64) == 1
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert usable_processes(9, None, 1) == 1
+
+
+def test_no_processes() -> None:
+    with pytest.raises(InputError, match="--processes must be at least 1, got 0"):
+        usable_processes(2, 0, 1)
+
+
+def note(path: Path) -> None:
+    path.write_text(str(os.getpid()))
+
+
+def refuse(what: str) -> None:
+    raise InputError(f"no {what}")
+
+
+def sleep(path: Path) -> None:
+    note(path)
+    time.sleep(600)
+
+
+def wait_for(path: Path) -> int:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline, f"nobody wrote {path}"
+        time.sleep(0.05)
+    return int(path.read_text())
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process ends within some seconds; one that nobody waits for counts as ended."""
+    for _ in range(100):
+        status = Path(f"/proc/{process}/stat")
+        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_work_is_done_here_and_there(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    run_at_once(lambda: note(here), note, [(there,)])
+    assert here.read_text() == str(os.getpid()) != there.read_text()
+
+
+def test_a_failure_there_is_told_here(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="failed: no luck; what is finished is kept"):
+        run_at_once(lambda: note(tmp_path / "here"), refuse, [("luck",)])
+    assert (tmp_path / "here").exists()
+
+
+def test_a_process_that_dies_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "there"
+    with pytest.raises(RunError, match="ended with code -9"):
+        run_at_once(lambda: os.kill(wait_for(path), signal.SIGKILL), sleep, [(path,)])
+
+
+def test_a_failure_here_ends_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "there"
+
+    def fail() -> None:
+        wait_for(path)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_at_once(fail, sleep, [(path,)])
+    assert is_gone(int(path.read_text()))
+
+
+def start_and_wait(path: Path) -> None:
+    run_at_once(lambda: time.sleep(600), sleep, [(path,)])
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
+    path = tmp_path / "there"
+    parent = multiprocessing.get_context("spawn").Process(target=start_and_wait, args=(path,))
+    parent.start()
+    child = wait_for(path)
+    os.kill(parent.pid or 0, signal.SIGKILL)
+    parent.join()
+    assert is_gone(child)
