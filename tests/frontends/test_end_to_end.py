@@ -113,6 +113,7 @@ def test_the_demo_finds_the_weights_beside_the_audio(repository: Path, shared: P
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # five minutes of CPU time, on a machine that may be busy
 def test_from_audio_to_the_sasv_eer(
     shared: Path, aasist: AASIST, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
