@@ -14,6 +14,8 @@ _PLAIN = (
     (r"<class '(?:[\w.]+\.)?(\w+)'>", r"\1"),
     (r"typing\.Literal\[(.*?)\]", r"one of \1"),
     (r"\. Got value: ", "; got "),
+    (r", or [Ee]xpected an? ", ", or "),
+    (r"[Ee]xpected an? (one of|null)", r"expected \1"),
 )
 """How jsonargparse words a mistake, and what people call it."""
 

@@ -86,6 +86,7 @@ def evaluate(
     costs: str = "a-dcf1",
     convention: Literal["asvspoof", "interpolated", "rocch", "max"] = "asvspoof",
     json: str | None = None,
+    llrs: bool = False,
     allow_missing: bool = False,
 ) -> None:
     """Every metric that the columns of score files allow; several systems are compared.
@@ -109,6 +110,8 @@ def evaluate(
         costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file.
         convention: Convention of the EERs.
         json: File to write all results to, rates as fractions.
+        llrs: Take asv_score and cm_score for log-likelihood ratios of target against nontarget and
+            against spoof: adds the normalised cross-entropy of the three classes.
         allow_missing: Leave out trials that are not in every file instead of stopping.
     """
     from lightning_sasv.commands.score_input import (
@@ -138,6 +141,7 @@ def evaluate(
         compare=compare or len(files) > 1,
         systems=words(systems),
         allow_missing=allow_missing,
+        llrs=llrs,
     )
     with progress_bar() as begin:
         result = evaluate_tables(tables, options, begin)

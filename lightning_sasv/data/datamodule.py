@@ -41,7 +41,7 @@ class SASVDataModule(LightningDataModule):
         twin_seed: int = 0,
         batch_size: int = 24,
         steps_per_block: int = 32,
-        score_batch_size: int = 4096,
+        score_batch_size: int = 1024,
         seeds: Sequence[int] = (1986,),
     ) -> None:
         super().__init__()

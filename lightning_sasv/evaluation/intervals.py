@@ -24,8 +24,8 @@ Progress = Callable[[], object]
 WAYS = {"trial": (), "speaker": ("speaker",), "speaker-attack": ("speaker", "attack")}
 """What is drawn with replacement, and the columns that it takes."""
 
-METRICS = tuple(name for name in COLUMNS if name not in ("nce", "nce_min"))
-"""The metrics that get intervals: all but those that take the scores for likelihood ratios."""
+OF_LLRS = ("nce", "nce_min")
+"""The metrics that take the scores for log-likelihood ratios, and are wanted only if they are."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,15 @@ class Resampled:
         return int(np.isnan(self.replicates).sum())
 
 
-def metrics_with_intervals(system: System) -> list[str]:
-    """Metrics of :data:`METRICS` that a system's columns allow."""
-    return [name for name in METRICS if set(COLUMNS[name]) <= system.columns.keys()]
+def metrics_with_intervals(system: System, llrs: bool = False) -> list[str]:
+    """Metrics that a system's columns allow.
+
+    Args:
+        system: The system.
+        llrs: Whether its ASV and CM scores are log-likelihood ratios.
+    """
+    names = [name for name in COLUMNS if llrs or name not in OF_LLRS]
+    return [name for name in names if set(COLUMNS[name]) <= system.columns.keys()]
 
 
 def resample(
@@ -75,7 +81,7 @@ def resample(
         replicates: How many times.
         settings: Costs and conventions.
         seed: Replicate r depends on (seed, r) alone.
-        names: Metrics of each system; by default all of :data:`METRICS` that it allows.
+        names: Metrics of each system; by default all that its columns allow.
         progress: Called after each replicate.
 
     Returns:

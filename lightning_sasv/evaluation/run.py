@@ -39,6 +39,7 @@ class Options:
         compare: Whether to compare the systems.
         systems: Names of systems to keep, or ``None`` for all.
         allow_missing: Whether trials that are not in every table are left out.
+        llrs: Whether ASV and CM scores are log-likelihood ratios, as cross-entropy needs.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -49,6 +50,7 @@ class Options:
     compare: bool = False
     systems: tuple[str, ...] | None = None
     allow_missing: bool = False
+    llrs: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,10 +117,10 @@ def evaluate_tables(
         begin: Told of long work, for a progress bar.
     """
     scored = gather(tables, options.allow_missing, options.systems)
-    settings, trials = options.settings, scored.trials
-    metrics = {one.name: metrics_of(one, trials, settings) for one in scored.systems}
+    trials, how = scored.trials, (options.settings, options.llrs)
+    metrics = {one.name: metrics_of(one, trials, *how) for one in scored.systems}
     groups = {
-        column: {one.name: breakdown(one, trials, column, settings) for one in scored.systems}
+        column: {one.name: breakdown(one, trials, column, *how) for one in scored.systems}
         for column in options.by
     }
     ways = _ways(scored, options, begin)
@@ -154,7 +156,7 @@ def _ways(
         names = {
             one.name: [
                 metric
-                for metric in metrics_with_intervals(one)
+                for metric in metrics_with_intervals(one, options.llrs)
                 if way == options.ci or metric in COMPARED
             ]
             for one in scored.systems

@@ -178,8 +178,16 @@ def _chosen(systems: Sequence[System], only: Sequence[str] | None) -> list[Syste
     return [known[name] for name in only]
 
 
-def metrics_of(system: System, trials: Trials, settings: Settings) -> dict[str, float]:
+def metrics_of(
+    system: System, trials: Trials, settings: Settings, llrs: bool = False
+) -> dict[str, float]:
     """Every metric that the columns and classes allow; NaN where a class has no trials.
+
+    Args:
+        system: The system.
+        trials: Its trials.
+        settings: Costs and conventions.
+        llrs: Whether ASV and CM scores are log-likelihood ratios; adds the cross-entropy.
 
     Raises:
         InputError: No metric at all is defined.
@@ -192,6 +200,7 @@ def metrics_of(system: System, trials: Trials, settings: Settings) -> dict[str, 
         settings.costs,
         tandem_costs=settings.tandem_costs,
         convention=settings.convention,
+        llrs=llrs,
         allow_missing=True,
     )
     if all(math.isnan(value) for value in values.values()):
@@ -204,7 +213,7 @@ def metrics_of(system: System, trials: Trials, settings: Settings) -> dict[str, 
 
 
 def breakdown(
-    system: System, trials: Trials, column: str, settings: Settings
+    system: System, trials: Trials, column: str, settings: Settings, llrs: bool = False
 ) -> dict[str, dict[str, float]]:
     """Every metric by the values of a column; attacks are each joined by all bona fide trials."""
     return by_group(
@@ -217,4 +226,5 @@ def breakdown(
         costs=settings.costs,
         tandem_costs=settings.tandem_costs,
         convention=settings.convention,
+        llrs=llrs,
     )

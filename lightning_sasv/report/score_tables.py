@@ -35,6 +35,8 @@ METRICS = (
     Shown("cm_cllr", "CM Cllr", False),
     Shown("cm_cllr_min", "CM Cllr min", False),
     Shown("cm_cllr_calib", "CM Cllr calib", False),
+    Shown("nce", "cross-entropy (3 classes)", False),
+    Shown("nce_min", "cross-entropy min", False),
     Shown("min_a_dcf", "a-DCF min", False),
     Shown("act_a_dcf", "a-DCF actual", False),
     Shown("cm_min_dcf", "CM DCF min", False),

@@ -19,6 +19,7 @@ from lightning_sasv.metrics.functional import (
     all_metrics,
     bootstrap,
     by_group,
+    cross_entropy,
     paired_bootstrap,
 )
 from lightning_sasv.report.score_tables import (
@@ -256,3 +257,19 @@ def test_whether_a_concurrent_point_exists_is_said_in_words(
     print_metrics(metrics, {}, "[/title]", "[/caption]")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["yes", "│", "no"] in [row[-4:-1] for row in rows]
+
+
+def test_cross_entropy_is_wanted_by_name_and_has_intervals(tmp_path: Path) -> None:
+    scores = toy_scores(120)
+    write_scores(tmp_path / "x.csv", scores)
+    table = read_table(tmp_path / "x.csv")
+    plain, found = (
+        evaluate_tables({"x": table}, Options(ci="trial", replicates=20, llrs=llrs))
+        for llrs in (False, True)
+    )
+    assert found.metrics["x"].items() > plain.metrics["x"].items()
+    value = cross_entropy(scores.asv, scores.cm, scores.label).value
+    assert found.metrics["x"]["nce"] == pytest.approx(value)
+    assert found.intervals["x"].keys() - plain.intervals["x"].keys() == {"nce", "nce_min"}
+    low, high = found.intervals["x"]["nce"].interval()
+    assert low < value < high
