@@ -12,7 +12,8 @@ Claims, on files of ``--rows`` rows (10 million by default) that are made for th
    these are absent;
 4. the page that ``lightning report`` makes of all systems on that eval set is smaller than 5 MB and
    drawn by headless Chromium within 3 s of being opened (median of five; left out where selenium,
-   chromium or chromedriver is not installed).
+   chromium or chromedriver is not installed);
+5. ``lightning evaluate`` of the large file costs less than 12 times as much as of its first tenth.
 
 Run: ``python benchmarks/bench_scores.py [--rows 10000000] [--data DIR] [--folder DIR]``. Needs
 1.2 GB of disk for a while.
@@ -88,6 +89,7 @@ def make_files(folder: Path, rows: int) -> tuple[Path, Path, Path]:
     full = frame.with_columns(**{name: pl.Series(values) for name, values in numbers.items()})
     full.write_csv(scores)
     full.head(max(1, rows // SHARE)).write_csv(part)
+    full.head(rows // 10).write_csv(folder / "tenth.csv")
     shuffled = frame[rng.permutation(rows)].with_columns(pl.col("attack").replace("-", "bonafide"))
     shuffled.write_csv(key, separator=" ", include_header=False)
     return scores, key, part
@@ -192,6 +194,21 @@ def measure_page(data: Path, folder: Path) -> None:
         print(f"  drawn in {np.median(seconds):.2f} s (claim: below 3)")
 
 
+def measure_growth(whole: Path, tenth: Path) -> None:
+    """Seconds of `lightning evaluate` on a file and on its first tenth."""
+    seconds = []
+    for path in (whole, tenth):
+        command = [sys.executable, "-m", "lightning_sasv.cli", "evaluate", str(path)]
+        started = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True, env=ENVIRONMENT)
+        seconds.append(time.perf_counter() - started)
+    print(
+        f"lightning evaluate of the large file: {seconds[0]:.1f} s, {seconds[1]:.1f} s of its ",
+        end="",
+    )
+    print(f"first tenth: {seconds[0] / seconds[1]:.1f} times (claim: below 12)")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -212,6 +229,7 @@ def main() -> None:
         rows, seconds, memory = measured(JOIN, scores, key)
         print(f"join {rows:,} trials to a key: {seconds:.1f} s (claim: below 20)")
         print(f"  peak memory with both files read: {memory:.1f} GB (claim: below 6)")
+        measure_growth(scores, folder / "tenth.csv")
         evaluation, origin = eval_scores(options.data)
         write_scores(folder / "eval.csv", evaluation)
         for way in ("trial", "speaker"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +42,24 @@ def quiet_trainer(folder: Path, epochs: int = 2, **kwargs: Any) -> pl.Trainer:
         "deterministic": True,
     }
     return pl.Trainer(max_epochs=epochs, callbacks=callbacks, **(settings | kwargs))
+
+
+_MEASURED = """import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
+
+
+def run_measured(folder: Path, *args: str) -> tuple[str, float]:
+    """Run a command in ``folder``: what it prints, and the peak in GB of its largest process."""
+    command = [sys.executable, "-m", "lightning_sasv.cli", *args]
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURED, *command],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *lines, kilobytes = done.stdout.splitlines()
+    return "\n".join(lines), int(kilobytes) / 2**20

@@ -187,7 +187,6 @@ def decide(
         choose_system,
         compare_all,
         decide_trials,
-        gives_llrs,
         write_decisions,
     )
     from lightning_sasv.fitted import load_systems
@@ -201,7 +200,7 @@ def decide(
     table = read_file(file, format, read_key_file(key, key_format), allow_missing)
     decisions = decide_trials(table, fitted_systems[chosen], model, policy)
     if compare:
-        able = {n: s for n, s in fitted_systems.items() if gives_llrs(s) and system in (None, n)}
+        able = {n: s for n, s in fitted_systems.items() if s.gives_llrs and system in (None, n)}
         results = compare_all(table, able, model)
     else:
         results = {chosen: {policy: decisions.result}}

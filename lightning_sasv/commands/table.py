@@ -10,9 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.launch import Launcher, launch
-from lightning_sasv.experiment.run import Job, link_scores, seed_folder
-from lightning_sasv.experiment.settings import CorpusSettings, Experiment, parse_seeds
+from lightning_sasv.experiment.settings import CorpusSettings, Experiment, Launcher, parse_seeds
 from lightning_sasv.fusion import system_names
 from lightning_sasv.quiet import quiet
 from lightning_sasv.report.console import print_written
@@ -69,6 +67,9 @@ def table(
             those of one job. The last bits of a result depend on it.
         launcher_options: Parameters for submitit, e.g. {slurm_partition: gpu, timeout_min: 60}.
     """
+    from lightning_sasv.experiment.launch import launch  # these import Lightning
+    from lightning_sasv.experiment.run import Job, link_scores, seed_folder
+
     quiet()
     start = time.perf_counter()
     folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)

@@ -140,6 +140,8 @@ def as_cost_model(costs: CostModel | str | Mapping[str, float]) -> CostModel:
 def _number(name: str, value: object) -> float:
     """A field as a float; numbers in words, as some files have them, are read."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise InputError(f"costs must be numbers, got {value!r} for {name}") from None

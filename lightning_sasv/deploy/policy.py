@@ -36,15 +36,6 @@ class DecisionRule(NamedTuple):
     bounds: LLRBounds | None
 
 
-def has_llrs(system: FusionSystem) -> bool:
-    """Whether the two sides of a system are log-likelihood ratios.
-
-    They are after a density (``gaussian``, ``student_t``, …) and after a calibration (``paper``,
-    ``multinomial``, …). A system with neither (B1, B1v2, Post) hands its raw scores on.
-    """
-    return system.config["density"] is not None or system.config["calibration"] is not None
-
-
 def fuse_llrs(system: FusionSystem, asv_llr: Tensor, cm_llr: Tensor) -> Tensor:
     """The rule of a system alone, on LLRs that were bounded after its other stages."""
     if system.rho is None:
@@ -71,7 +62,7 @@ def choose_rule(system: FusionSystem, dev: Scores, costs: CostModel) -> Decision
             f"{costs.weight_fa_nontarget + costs.weight_fa_spoof:g}; both must be above 0"
         )
     fused = system(np.array(dev.asv), np.array(dev.cm))  # copies: torch wants writable arrays
-    if has_llrs(system):
+    if system.gives_llrs:
         bounds = dev_bounds(fused.asv_llr.numpy(), fused.cm_llr.numpy(), dev.label)
         return DecisionRule(BAYES, -costs.log_beta, bounds)
     found = a_dcf(fused.sasv, dev.label, costs)

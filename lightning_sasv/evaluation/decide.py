@@ -78,14 +78,9 @@ def write_decisions(path: str | Path, decisions: Decisions) -> Path:
     return Path(path)
 
 
-def gives_llrs(system: FusionSystem) -> bool:
-    """Whether a system turns scores into LLRs, which a cost model can be applied to."""
-    return system.density is not None or system.calibration is not None
-
-
 def choose_system(systems: dict[str, FusionSystem], name: str | None) -> str:
     """The system that decides: the named one, or the best known of those that give LLRs."""
-    able = [one for one, system in systems.items() if gives_llrs(system)]
+    able = [one for one, system in systems.items() if system.gives_llrs]
     if name is None:
         if not able:
             raise InputError(f"none of the fitted systems ({', '.join(systems)}) gives LLRs")

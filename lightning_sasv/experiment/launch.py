@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment.run import Job, begin, run_job
-
-Launcher = Literal["here", "local", "slurm"]
+from lightning_sasv.experiment.settings import Launcher
 
 
 def split_job(job: Job) -> list[Job]:

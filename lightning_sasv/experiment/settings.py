@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -17,6 +17,9 @@ from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import write_text
 from lightning_sasv.fusion import build_system
+
+Launcher = Literal["here", "local", "slurm"]
+"""Where an experiment runs."""
 
 RECIPE_FILE = "recipe.json"
 MAX_SEED, MAX_SEEDS = 2**32 - 1, 1000

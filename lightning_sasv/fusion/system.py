@@ -105,6 +105,15 @@ class FusionSystem(nn.Module):
         self.register_buffer("fitted", torch.full((self.copies,), not self._needs_fit()))
 
     @property
+    def gives_llrs(self) -> bool:
+        """Whether the two sides are log-likelihood ratios, which a cost model can be applied to.
+
+        They are after a density and after a calibration. A system with neither (B1, B1v2, Post)
+        hands its raw scores on.
+        """
+        return self.density is not None or self.calibration is not None
+
+    @property
     def is_fitted(self) -> bool:
         """Whether scores can be fused: after ``fit``, or at once where nothing is to be learned."""
         return bool(self.fitted.all())
@@ -213,7 +222,7 @@ class FusionSystem(nn.Module):
         return self.rho is not None and self.config["rho"] in SEARCHES
 
     def _needs_fit(self) -> bool:
-        return self.density is not None or self.calibration is not None or self._searches_rho()
+        return self.gives_llrs or self._searches_rho()
 
     def _rows(self, pairs: Tensor, allowed: tuple[int, ...]) -> Tensor:
         """Score pairs (rows, 2, trials) on our device, a single row repeated for every copy."""

@@ -20,7 +20,6 @@ from lightning_sasv.evaluation.decide import (
     compare_all,
     decide_trials,
     explain,
-    gives_llrs,
     write_decisions,
 )
 from lightning_sasv.evaluation.fuse import fuse_tables, write_results
@@ -213,7 +212,7 @@ def test_choice_of_the_system(pair: tuple[ScoreTable, ScoreTable]) -> None:
         choose_system(systems, "B1")
     with pytest.raises(InputError, match=r"none of the fitted systems \(B1\) gives LLRs"):
         choose_system({"B1": systems["B1"]}, None)
-    assert {n for n in SYSTEMS if not gives_llrs(build_system(n))} == {"B1", "B1v2", "Post"}
+    assert {n for n in SYSTEMS if not build_system(n).gives_llrs} == {"B1", "B1v2", "Post"}
 
 
 def test_comparison_of_policies(pair: tuple[ScoreTable, ScoreTable]) -> None:

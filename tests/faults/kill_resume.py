@@ -1,8 +1,8 @@
 """Kill a run with SIGKILL at random moments, resume it, and compare with an undisturbed run.
 
 `python -m tests.faults.kill_resume --points 200` (or `make faults`) does it at 200 moments for
-`lightning fit` and for `lightning table`; the tests do it at 20. A resumed run must end with the
-same bits: weights, scores and metrics.
+`lightning fit` and for `lightning table`, and at some when that works in two processes; the tests
+do it at 20. A resumed run must end with the same bits: weights, scores and metrics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ FIT = [
     "--trainer.accelerator=cpu",
 ]
 TABLE = ["table", "--out=out", "--seeds=1-3", "--systems=B1,L3c", "--data.scale=0.02"]
-TABLE += ["--epochs=6", "--replicates=50"]
+TABLE += ["--epochs=6", "--replicates=50", "--processes=1"]
+SHARED = [*TABLE[:-1], "--processes=2", "--seeds_per_job=2"]
 
 
 def _child(args: Sequence[str], folder: Path) -> None:
@@ -82,8 +83,14 @@ def table_outcome(folder: Path) -> dict[str, object]:
 CASES: dict[str, tuple[list[str], list[str], Callable[[Path], dict[str, object]]]] = {
     "fit": (FIT, [*FIT, "--ckpt_path=last"], fit_outcome),
     "table": (TABLE, TABLE, table_outcome),
+    "table in two processes": (SHARED, SHARED, table_outcome),
 }
 """Command, how it is resumed, and what is compared."""
+
+
+def share(case: str, points: int) -> int:
+    """How many of ``points`` kills a case gets; starting a second process takes its time."""
+    return max(1, points // 5) if "two processes" in case else points
 
 
 def attack(case: str, points: int, seed: int, folder: Path) -> list[str]:
@@ -120,8 +127,9 @@ def main() -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
-            problems = attack(case, args.points, args.seed, Path(folder) / case)
-            sys.stdout.write(f"{case}: {args.points} kills, {len(problems)} differences\n")
+            points = share(case, args.points)
+            problems = attack(case, points, args.seed, Path(folder) / case)
+            sys.stdout.write(f"{case}: {points} kills, {len(problems)} differences\n")
             sys.stdout.write("".join(f"  {problem}\n" for problem in problems))
             failed += len(problems)
     return int(failed > 0)
