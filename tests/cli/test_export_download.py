@@ -115,7 +115,10 @@ def test_mistakes_of_export_are_one_line_and_write_nothing(
         ("c_mis: 1\n", "c_mis"),
         ("p_spoof: 0.9\n", "must be 1"),
         ("{", "cannot use the costs in"),
-        *((text, "one number per name") for text in ("- 1\n", "c_miss: no\n", "c_miss: [1]\n", "")),
+        ("- 1\n", "one number per name"),
+        ("", "one number per name"),
+        ("c_miss: no\n", "got False for c_miss"),
+        ("c_miss: [1]\n", "got [1] for c_miss"),
     ):
         (tmp_path / "costs").write_text(text)
         assert match in wrong(costs=str(tmp_path / "costs"))

@@ -54,7 +54,7 @@ def test_every_epoch_is_logged(run: tuple[OfflineRun, Path]) -> None:
 
 def test_configuration_and_group(run: tuple[OfflineRun, Path]) -> None:
     assert run[0].group == "table1"
-    assert run[0].name == "L3c"
+    assert run[0].name == "L3c-7"
     assert run[0].project == "lightning_sasv"
     assert run[0].config["systems"] == ["L3c"]
     assert run[0].config["seeds"] == [7]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,8 +16,15 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 
 
 def make(repository: Path, *words: str) -> str:
+    inherited = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")  # of the make that runs the tests
+    environment = {name: value for name, value in os.environ.items() if name not in inherited}
     done = subprocess.run(
-        ["make", *words], cwd=repository, capture_output=True, text=True, check=True
+        ["make", *words],
+        cwd=repository,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 

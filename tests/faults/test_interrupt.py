@@ -13,6 +13,10 @@ import pytest
 
 from lightning_sasv.commands.train import base_config
 
+LISTENING = """import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs may inherit deaf ears
+from lightning_sasv.cli import main
+main(sys.argv[1:])"""
 CONFIG = str(base_config().parent / "B1.yaml")
 CASES = {
     "fit": (
@@ -41,7 +45,7 @@ def is_there(group: int) -> bool:
 def test_interrupt(case: str, tmp_path: Path) -> None:
     args, begun, advice = CASES[case]
     process = subprocess.Popen(
-        [sys.executable, "-m", "lightning_sasv.cli", *args],
+        [sys.executable, "-c", LISTENING, *args],
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
