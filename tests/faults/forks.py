@@ -9,7 +9,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 LIMIT = 300.0
 """Seconds after which a process counts as hung."""
@@ -40,3 +44,38 @@ def finish(work: Callable[..., None], *args: object, kill_after: float | None = 
         if kill_after is None:
             raise TimeoutError(f"{work.__name__}{args} did not end within {LIMIT:.0f} s")
     return process.exitcode
+
+
+@contextmanager
+def running(folder: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that is running in ``folder``; whatever happens, nothing of it is left in the end.
+
+    Its output and its errors are in ``stdout`` and ``stderr``; its processes are a group of their
+    own.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests in the background: it would be
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited by what they start
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lightning_sasv.cli", *args],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if is_there(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def is_there(group: int) -> bool:
+    """Whether anything is left of a process group."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

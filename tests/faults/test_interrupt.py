@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from lightning_sasv.commands.train import base_config
+from tests.faults.forks import is_there, running
 
-LISTENING = """import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs may inherit deaf ears
-from lightning_sasv.cli import main
-main(sys.argv[1:])"""
 CONFIG = str(base_config().parent / "B1.yaml")
 CASES = {
     "fit": (
@@ -32,37 +26,20 @@ CASES = {
 }
 
 
-def is_there(group: int) -> bool:
-    """Whether anything is left of a process group."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_interrupt(case: str, tmp_path: Path) -> None:
     args, begun, advice = CASES[case]
-    process = subprocess.Popen(
-        [sys.executable, "-c", LISTENING, *args],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob(begun)) and time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.1)
-    start = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    _, message = process.communicate(timeout=60)
-    while is_there(process.pid) and time.monotonic() - start < 5:
-        time.sleep(0.05)
-    assert time.monotonic() - start < 5
+    with running(tmp_path, *args) as process:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob(begun)) and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.1)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, message = process.communicate(timeout=60)
+        while is_there(process.pid) and time.monotonic() - start < 5:
+            time.sleep(0.05)
+        assert time.monotonic() - start < 5
     assert process.returncode == 130
     assert advice in message
     assert "Traceback" not in message

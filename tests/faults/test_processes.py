@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import torch
 
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.scores import read_scores
+from tests.faults.forks import running
 
 pytestmark = pytest.mark.ddp
 
@@ -23,23 +22,12 @@ SMALL = ["--config", CONFIG, "--data.scale=0.02", "--trainer.accelerator=cpu"]
 TWO = ["--trainer.devices=2", "--trainer.strategy=ddp"]
 
 
-def start(folder: Path, *args: str) -> subprocess.Popen[str]:
-    folder.mkdir(parents=True, exist_ok=True)
-    return subprocess.Popen(
-        [sys.executable, "-m", "lightning_sasv.cli", *args],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
 def run(folder: Path, *args: str) -> Path:
     """Run a command and return the folder of its results."""
-    process = start(folder, *args)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
+    folder.mkdir(parents=True, exist_ok=True)
+    with running(folder, *args) as process:
+        output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, output + errors
     return folder / "runs" / "L3c" / "version_0"
 
 
@@ -81,15 +69,15 @@ def test_training_is_equivalent(one: Path, tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_ends_the_run(tmp_path: Path) -> None:
-    process = start(tmp_path, "fit", *SMALL, *TWO, "--trainer.max_epochs=100000")
     metrics = tmp_path / "runs" / "L3c" / "version_0" / "metrics.csv"
-    deadline = time.monotonic() + 120
-    while not metrics.exists() and time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.2)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert children, "no second process was started"
-    os.kill(int(children[0]), signal.SIGKILL)
-    output, _ = process.communicate(timeout=60)  # far less than the timeout of the process group
-    assert process.returncode == 1, output
-    assert "another process of this run died" in output
+    with running(tmp_path, "fit", *SMALL, *TWO, "--trainer.max_epochs=100000") as process:
+        deadline = time.monotonic() + 120
+        while not metrics.exists() and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.2)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert children, "no second process was started"
+        os.kill(int(children[0]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)  # far less than the timeout of the group
+    assert process.returncode == 1, errors
+    assert "another process of this run died" in errors
