@@ -75,6 +75,7 @@ audio-demo: $(READY)  ## Audio to results: AUDIO=DIR (ASVspoof 2019 LA layout), 
 	@test -n "$(AUDIO)" || { echo "say where the audio is: make audio-demo AUDIO=DIR [CM=FILE] [ASV=DIR]"; exit 2; }
 	$(BIN)/lightning extract --audio "$(AUDIO)" --out "$(DEMO)/embeddings" $(if $(CM),--cm "$(CM)") $(if $(ASV),--asv "$(ASV)")
 	$(BIN)/lightning fit --config configs/model/small_corpus.yaml --model.systems '[L3c,B1,B1c,L2,L2c,L3,B1v2,Post]' --data.root "$(DEMO)/embeddings" --data.protocols "$(AUDIO)" $(ARGS)
+	$(BIN)/lightning table --data.root "$(DEMO)/embeddings" --data.protocols "$(AUDIO)" --epochs 40 --lr 2e-4 --weight_decay 0.03 --class_weights '[0.99,0.01]' --out "$(DEMO)/table1"
 
 faults: $(READY)  ## Kill and resume runs at 200 random moments each
 	$(BIN)/python -m tests.faults.kill_resume --points 200

@@ -35,6 +35,9 @@ def table(
     out: str = "results/table1",
     replicates: int = 1000,
     hidden_dims: tuple[int, ...] = (258, 128, 64),
+    lr: float = 5e-5,
+    weight_decay: float = 1e-3,
+    class_weights: tuple[float, float] = (0.1, 0.9),
     threads: int = 1,
     overwrite: bool = False,
     processes: int | None = None,
@@ -58,6 +61,9 @@ def table(
             report`; scores/ leads to the score files of every seed.
         replicates: Bootstrap replicates of the first seed's intervals; 0 for none.
         hidden_dims: Widths of the CM head; 256,128,64 has the 82.5 k parameters of the paper.
+        lr: Learning rate of Adam.
+        weight_decay: L2 penalty in Adam.
+        class_weights: Weights of spoof and bona fide in the loss.
         threads: CPU threads; the last bits of a result depend on it.
         overwrite: Begin anew: remove the results that are in OUT, whatever they were made with.
         processes: Processes that share the work on this machine; by default one for each core, up
@@ -75,7 +81,8 @@ def table(
     folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
     if replicates < 0:
         raise InputError(f"--replicates must be at least 0, got {replicates}")
-    experiment = Experiment(data, epochs, tuple(hidden_dims), threads)
+    recipe = (tuple(hidden_dims), threads, lr, weight_decay, class_weights)
+    experiment = Experiment(data, epochs, *recipe)
     chosen = (tuple(numbers), tuple(names), folder, numbers[0], replicates)
     job = Job(experiment, *chosen, stack=seeds_per_job)
     key = launch(job, launcher, processes, launcher_options, overwrite)

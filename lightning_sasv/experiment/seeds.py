@@ -148,10 +148,14 @@ def _save_checkpoint(
     folder: SeedFolder, scores: SeedScores, fitted: dict[str, FusionSystem]
 ) -> None:
     """A checkpoint of this seed alone, for ``lightning test --ckpt_path``."""
-    head = scores.module.head.select(scores.copy)
+    trained = scores.module
+    head = trained.head.select(scores.copy)
     module = SASVModule(
         in_dim=head.in_dim,
         hidden_dims=head.hidden_dims,
+        lr=trained.lr,
+        weight_decay=trained.weight_decay,
+        class_weights=trained.class_weights,
         systems=tuple(fitted),
         seeds=(folder.seed,),
     )

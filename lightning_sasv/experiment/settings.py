@@ -54,12 +54,18 @@ class Experiment:
         epochs: Training epochs.
         hidden_dims: Widths of the CM head.
         threads: CPU threads; the last bits of a result depend on it.
+        lr: Learning rate of Adam.
+        weight_decay: L2 penalty in Adam.
+        class_weights: Weights of spoof and bona fide in the loss.
     """
 
     data: CorpusSettings = field(default_factory=CorpusSettings)
     epochs: int = 10
     hidden_dims: tuple[int, ...] = (258, 128, 64)
     threads: int = 1
+    lr: float = 5e-5
+    weight_decay: float = 1e-3
+    class_weights: tuple[float, float] = (0.1, 0.9)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "threads"):
@@ -67,6 +73,11 @@ class Experiment:
                 raise InputError(f"--{name} must be at least 1, got {getattr(self, name)}")
         if any(width < 1 for width in self.hidden_dims):
             raise InputError(f"--hidden_dims must be at least 1, got {list(self.hidden_dims)}")
+        if not (self.lr > 0 and self.weight_decay >= 0 and min(self.class_weights) > 0):
+            raise InputError(
+                "--lr and --class_weights must be positive and --weight_decay not negative; got "
+                f"{self.lr}, {list(self.class_weights)} and {self.weight_decay}"
+            )
 
     def recipe(self, corpus: Corpus) -> dict[str, Any]:
         """All that the training of a seed depends on: settings, data and versions."""

@@ -63,7 +63,14 @@ def train_heads(
         progress: Show a progress bar.
     """
     best, note = KeepBest(), NoteInterrupt()
-    module = SASVModule(hidden_dims=experiment.hidden_dims, systems=(), seeds=data.seeds)
+    module = SASVModule(
+        hidden_dims=experiment.hidden_dims,
+        lr=experiment.lr,
+        weight_decay=experiment.weight_decay,
+        class_weights=experiment.class_weights,
+        systems=(),
+        seeds=data.seeds,
+    )
     trainer = make_trainer(folder, experiment.epochs, [best, note], progress)
     last = folder / "last.ckpt"
     with interrupts(note, "finished epochs and seeds are kept: the same command goes on"):

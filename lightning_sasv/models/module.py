@@ -69,7 +69,7 @@ class SASVModule(LightningModule):
         self.lr, self.weight_decay = lr, weight_decay
         self.seeds = tuple(seeds)
         self.head = CMHead(in_dim, hidden_dims, negative_slope, seeds=self.seeds)
-        self.class_weights = tuple(class_weights)
+        self.class_weights = (class_weights[0], class_weights[1])
         unknown = set(fusion or {}) - (set(signature(FusionSystem).parameters) - {"copies"})
         if unknown:
             raise InputError(f"model.fusion: a fusion system has no setting {min(unknown)!r}")

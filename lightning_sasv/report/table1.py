@@ -41,6 +41,7 @@ TWIN_NOTE = (
     "Simulated: these numbers come from the twin, a corpus with the sizes and score statistics of "
     "SASV 2022, not from the real one; the paper's columns are from the real SASV 2022 eval set."
 )
+PAPER_NOTE = "The paper's numbers are six-seed means on the SASV 2022 eval set."
 CLOSEST_NOTE = (
     "† no concurrent t-EER point exists for this pair of scores (in at least one seed): at no pair "
     "of thresholds are miss rate and both false acceptance rates equal. Shown is the ρ = 0.5 value "
@@ -159,6 +160,8 @@ def notes(rows: Sequence[Row], corpus: str, seeds: Sequence[int]) -> list[str]:
     lines = [f"Corpus: {corpus}. Mean over {len(seeds)} seed(s) ± standard deviation between them."]
     if corpus == TWIN:
         lines.append(TWIN_NOTE)
+    elif any(cell.paper is not None for row in rows for cell in row.cells.values()):
+        lines.append(PAPER_NOTE)
     if seed is not None:
         lines.append(f"95 %: interval of the SASV-EER by bootstrap over trials, seed {seed}.")
     if any(row.cells["t_eer"].marked for row in rows):

@@ -118,6 +118,10 @@ EXPERIMENTS = [
     Case("seed twice", "table --seeds 1,1 --out out", ("--seeds", "twice")),
     Case("table of no system", "table --systems L9 --out out", ("L9",)),
     Case("no epochs", "table --epochs 0 --out out", ("--epochs", "at least 1, got 0")),
+    Case("learning rate", "table --lr 0 --out out", ("--lr", "positive", "0.0")),
+    Case(
+        "class weights", "table --class_weights [0,1] --out out", ("--class_weights", "[0.0, 1.0]")
+    ),
     Case("replicates", "table --replicates=-1 --out out", ("--replicates", "-1")),
     Case("table of no data", "table --data.root nowhere --out out", ("no data folder at nowhere",)),
     Case("launcher", "table --launcher moon --out out", ("launcher", "moon")),

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from lightning_sasv.cli import main
+from lightning_sasv.data import SASVDataModule
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment import run as run_module
@@ -266,3 +267,23 @@ def test_parsing() -> None:
     assert system_names("L3c,B1,L3c") == ["L3c", "B1"]
     with pytest.raises(InputError, match="names no seed"):
         parse_seeds("5-3")
+
+
+def test_the_training_recipe_can_be_chosen(tmp_path: Path) -> None:
+    options = ["--lr", "1e-3", "--weight_decay", "0.03", "--class_weights", "[0.5,0.5]"]
+    table(tmp_path / "out", "--systems", "B1", *options, seeds="1")
+    checkpoint = torch.load(tmp_path / "out/seed1/checkpoints/best.ckpt", weights_only=True)
+    chosen = checkpoint["hyper_parameters"]
+    assert (chosen["lr"], chosen["weight_decay"]) == (1e-3, 0.03)
+    assert tuple(chosen["class_weights"]) == (0.5, 0.5)
+    trainer, module = (
+        quiet_trainer(tmp_path),
+        SASVModule(lr=1e-3, weight_decay=0.03, class_weights=(0.5, 0.5), seeds=(1,)),
+    )
+    trainer.fit(module, SASVDataModule(scale=0.02, seeds=(1,)))
+    best = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)
+    for name, value in best["state_dict"].items():
+        if name.startswith("head."):
+            assert torch.equal(checkpoint["state_dict"][name], value)
+    with pytest.raises(SystemExit):
+        table(tmp_path / "out", "--systems", "B1", seeds="1")  # results of another recipe

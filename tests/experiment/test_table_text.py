@@ -149,3 +149,11 @@ def test_undefined_values_are_dashes() -> None:
     (row,) = make_rows([seed], ["L3"])
     assert "nan" not in as_markdown([row], []) + as_csv([row], "x") + as_latex([row], [])
     assert "| – (1.68) |" in as_markdown([row], [])
+
+
+def test_the_paper_is_not_taken_for_another_corpus() -> None:
+    metrics = _seed_metrics(1, 0.0)
+    metrics["Mine"] = metrics["B1"]
+    for name, said in (("L3c", True), ("Mine", False)):
+        lines = notes(make_rows([metrics], [name]), "my corpus", [1])
+        assert any("on the SASV 2022 eval set" in line for line in lines) == said

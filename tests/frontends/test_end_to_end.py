@@ -105,8 +105,8 @@ def demo_commands(repository: Path, audio: Path, folder: Path) -> list[list[str]
 
 def test_the_demo_finds_the_weights_beside_the_audio(repository: Path, shared: Path) -> None:
     for audio in (shared / "data" / "mini_la", shared / "data" / "mini_la" / "LA"):
-        extract, fit = demo_commands(repository, audio, Path("demo"))
-        assert (extract[0], fit[0]) == ("extract", "fit")
+        extract, fit, table = demo_commands(repository, audio, Path("demo"))
+        assert (extract[0], fit[0], table[0]) == ("extract", "fit", "table")
         for option, name in (("--cm", "AASIST.pth"), ("--asv", "ecapa")):
             path = Path(extract[extract.index(option) + 1])
             assert path.samefile(shared / "data" / "weights" / name)
@@ -119,7 +119,7 @@ def test_from_audio_to_the_sasv_eer(
 ) -> None:
     """What ``make audio-demo`` runs, on all 646 recordings."""
     audio, out = shared / "data" / "mini_la", tmp_path / "demo" / "embeddings"
-    extract, fit = demo_commands(repository, audio, tmp_path / "demo")
+    extract, fit, table = demo_commands(repository, audio, tmp_path / "demo")
     monkeypatch.chdir(tmp_path)
     cli.main([*extract, "--strict"])
     for path in (shared / "data" / "mini_la_embeddings").glob("*.pk"):
@@ -130,3 +130,5 @@ def test_from_audio_to_the_sasv_eer(
     assert own == pytest.approx({"dev": 0.158, "eval": 0.258}, abs=0.01)
     cli.main([*fit, "--seed_everything", "1986"])
     check(metrics_below(tmp_path / "runs"))
+    cli.main([*table, "--seeds", "1986", "--replicates", "20"])
+    check(metrics_below(tmp_path / "demo" / "table1" / "seed1986"))
