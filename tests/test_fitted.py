@@ -43,3 +43,15 @@ def test_damage(tmp_path: Path) -> None:
     path.write_bytes(whole.replace(b"gaussian", b"gaussiam"))
     with pytest.raises(InputError, match="gaussiam"):
         load_system(path)
+
+
+def test_a_matrix_that_is_no_covariance_is_damage(tmp_path: Path, twin: Corpus) -> None:
+    asv, label = twin.dev.asv_scores.double(), twin.dev.label
+    cm = 4.0 * (label != 0) + torch.linspace(-1, 1, len(label), dtype=torch.float64)
+    for name in ("L3", "L3t"):
+        system = build_system(name).fit(asv, cm, label)
+        matrices = [v for v in system.state_dict().values() if v.shape[-2:] == (2, 2)]
+        matrices[0].copy_(-torch.eye(2).expand_as(matrices[0]))
+        path = save_system(tmp_path / f"{name}.safetensors", system, {})
+        with pytest.raises(InputError, match="is damaged"):
+            load_system(path)

@@ -70,6 +70,8 @@ class _Table:
         if not rows:
             raise InputError(f"protocol {path} is empty")
         for number, row in rows:
+            if any("\0" in word for word in row):
+                raise InputError(f"{path}, line {number}: holds a NUL byte; this is no text file")
             if len(row) != len(names):
                 raise InputError(
                     f"{path}, line {number}: {len(row)} columns where {len(names)} were expected "

@@ -95,3 +95,9 @@ def test_duplicate_utterance_and_speaker(tmp_path: Path) -> None:
     path.write_text("S1 U1,U2\nS1 U3\n")
     with pytest.raises(InputError, match=r"1 speaker.*S1"):
         read_enrolment(path)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(b"S1 U1,U2\n\0 U3\n")
+    with pytest.raises(InputError, match=r"list, line 2: holds a NUL byte"):
+        read_enrolment(tmp_path / "list")
