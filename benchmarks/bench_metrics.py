@@ -34,6 +34,7 @@ from metrics_peers import (
 
 from lightning_sasv.metrics.functional import (
     a_dcf,
+    all_metrics,
     bootstrap,
     cllr_decomposition,
     cllr_min,
@@ -222,6 +223,7 @@ TASKS: dict[str, tuple[Callable[..., object], str]] = {  # each with the input i
     "DET curve": (det_curve, "classes"),
     "ECE curve": (lambda p, n: ece_curve(p, n, [-1.0, 0.0, 1.0]), "classes"),
     "10 replicates": (lambda s, y: bootstrap("sasv_eer", s, y, n=10), "score"),
+    "all metrics of three scores": (all_metrics, "three"),
 }
 
 
@@ -236,6 +238,7 @@ def child(size: int, task: str) -> None:
         "score": (scores, labels),
         "classes": (scores[labels == 1], scores[labels != 1]),
         "pair": (asv, cm, labels),
+        "three": (asv, cm, scores, labels),
         # Spoofs that the verifier rejects, as a likelihood ratio of both scores does.
         "llrs": (10 * (asv - 0.45 - 0.6 * (labels == 0)), cm - 2, labels),
     }[kind]

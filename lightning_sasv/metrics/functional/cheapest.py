@@ -11,6 +11,7 @@ import numpy as np
 from lightning_sasv.metrics.functional._checks import Floats
 from lightning_sasv.metrics.functional.crossing import Negatives
 from lightning_sasv.metrics.functional.ladder import ladder, smallest_cost
+from lightning_sasv.metrics.functional.sorting import ascending
 
 _FEW = 16384  # negatives that are not worth a first guess
 
@@ -49,11 +50,11 @@ def cheapest_threshold(
         found = _within(positive, negatives, weights, *window) if window else None
         if found is not None:
             return found
-    ascending = [np.sort(part.all()) for part in negatives]
-    rungs = ladder(positive, *ascending)
+    ranked = [ascending(part.all()) for part in negatives]
+    rungs = ladder(positive, *ranked)
     cost, rung = smallest_cost(weights, rungs.first, rungs.below)
     rejected = (rungs.first[rung], *(below[rung] for below in rungs.below))
-    last = [part[k - 1] for part, k in zip((positive, *ascending), rejected, strict=True) if k]
+    last = [part[k - 1] for part, k in zip((positive, *ranked), rejected, strict=True) if k]
     return Cheapest(cost, float(max(last)) if last else -math.inf)
 
 
@@ -65,7 +66,7 @@ def _guess(
     miss = weights[0] * ranks / positive.size
     accepted, variance = np.zeros(ranks.size), np.zeros(ranks.size)
     for weight, part in zip(weights[1:], negatives, strict=True):
-        sample = np.sort(part.sample(int(part.size ** (2 / 3))).all())
+        sample = ascending(part.sample(int(part.size ** (2 / 3))).all())
         if not sample.size:
             return None
         rate = 1 - np.searchsorted(sample, positive[ranks]) / sample.size
@@ -91,7 +92,7 @@ def _within(
     windows, under = [], []
     for part in negatives:
         window, below = part.between(low, high)
-        windows.append(np.sort(window))
+        windows.append(ascending(window))
         under.append(below)
     rungs = ladder(positive[start:stop], *windows)
     counts = [offset + below for offset, below in zip(under, rungs.below, strict=True)]

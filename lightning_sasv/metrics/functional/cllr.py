@@ -22,9 +22,8 @@ from lightning_sasv.metrics.functional._checks import (
     check_not_empty,
     check_same_length,
 )
-from lightning_sasv.metrics.functional.crossing import Negatives
 from lightning_sasv.metrics.functional.ladder import ladder
-from lightning_sasv.metrics.functional.pav import Hull, hull
+from lightning_sasv.metrics.functional.pav import Hull, hull, score_hull
 
 
 class CllrParts(NamedTuple):
@@ -162,11 +161,7 @@ def _hull_of(
     positive: Floats, weight_pos: Floats | None, negative: Floats, weight_neg: Floats | None
 ) -> Hull:
     if weight_pos is None and weight_neg is None:
-        ascending = np.sort(positive)
-        # Negatives below every positive are one pool, whatever their order.
-        others, under = Negatives(negative).between(float(ascending[0]), math.inf)
-        rungs = ladder(ascending, np.sort(others))
-        return hull(rungs.first, under + rungs.below[0])
+        return score_hull(positive, negative)
     order_pos, order_neg = np.argsort(positive), np.argsort(negative)
     rungs = ladder(positive[order_pos], negative[order_neg])
     columns = ((weight_pos, order_pos, rungs.first), (weight_neg, order_neg, rungs.below[0]))

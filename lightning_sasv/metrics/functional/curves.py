@@ -8,13 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from lightning_sasv.metrics.functional._checks import (
+    BLOCK,
     ArrayLike,
     Floats,
     as_scores,
     check_not_empty,
 )
 from lightning_sasv.metrics.functional.pav import score_hull
-from lightning_sasv.metrics.functional.ranking import Ranking
+from lightning_sasv.metrics.functional.sorting import ascending, merged
+from lightning_sasv.metrics.functional.steps import Steps
 
 
 class DETCurve(NamedTuple):
@@ -75,11 +77,13 @@ def det_curve(pos: ArrayLike, neg: ArrayLike) -> DETCurve:
         InputError: An empty class or a NaN.
     """
     positive, negative = _two_classes(pos, neg)
-    ranking = Ranking(np.concatenate([positive, negative]))
-    is_positive = np.arange(positive.size + negative.size) < positive.size
-    miss = ranking.rejected(is_positive) / positive.size
-    false_acceptance = (negative.size - ranking.rejected(~is_positive)) / negative.size
-    return DETCurve(ranking.thresholds, miss, false_acceptance)
+    positives, negatives = Steps(ascending(positive)), Steps(ascending(negative))
+    thresholds = np.concatenate([[-math.inf], merged(positives.values, negatives.values)])
+    return DETCurve(
+        thresholds,
+        positives.curve(thresholds, accepted=False),
+        negatives.curve(thresholds, accepted=True),
+    )
 
 
 def roc_curve(pos: ArrayLike, neg: ArrayLike) -> ROCCurve:
@@ -111,8 +115,8 @@ def ece_curve(pos: ArrayLike, neg: ArrayLike, log10_odds: ArrayLike | None = Non
     grid = np.linspace(-2, 2, 81) if log10_odds is None else as_scores(log10_odds, "log10_odds")
     odds = grid * math.log(10)
     prior = np.exp(-_softplus(-odds))
-    own = [_mean_losses(positive, negative, float(o)) for o in odds]
-    vertices = score_hull(np.sort(positive), np.sort(negative))
+    own = np.stack([_mean_losses(positive, odds, -1), _mean_losses(negative, odds, 1)], axis=1)
+    vertices = score_hull(positive, negative)
     x = np.diff(vertices.positives) / vertices.positives[-1]
     y = np.diff(vertices.negatives) / vertices.negatives[-1]
     mixed = (x > 0) & (y > 0)
@@ -121,12 +125,17 @@ def ece_curve(pos: ArrayLike, neg: ArrayLike, log10_odds: ArrayLike | None = Non
     best = [(x @ _softplus(-llr - o), y @ _softplus(llr + o)) for o in odds]
     bits = np.stack([prior, 1 - prior]) / math.log(2)
     reference = bits[0] * _softplus(-odds) + bits[1] * _softplus(odds)
-    ece, ece_min = ((np.array(losses) * bits.T).sum(axis=1) for losses in (own, best))
+    ece, ece_min = ((np.asarray(losses) * bits.T).sum(axis=1) for losses in (own, best))
     return ECECurve(grid, ece, ece_min, reference)
 
 
-def _mean_losses(positive: Floats, negative: Floats, odds: float) -> tuple[float, float]:
-    return float(_softplus(-positive - odds).mean()), float(_softplus(negative + odds).mean())
+def _mean_losses(scores: Floats, odds: Floats, sign: int) -> Floats:
+    """Mean of log(1 + e^(sign (s + o))) for each of the odds, summed block by block."""
+    total = np.zeros(odds.size)
+    for start in range(0, scores.size, BLOCK):
+        block = sign * scores[start : start + BLOCK]
+        total += [_softplus(block + o).sum() for o in sign * odds]
+    return total / scores.size
 
 
 def _softplus(x: Floats) -> Floats:

@@ -24,6 +24,7 @@ from lightning_sasv.metrics.functional._checks import (
 )
 from lightning_sasv.metrics.functional.cheapest import cheapest_threshold
 from lightning_sasv.metrics.functional.crossing import Negatives
+from lightning_sasv.metrics.functional.sorting import ascending
 from lightning_sasv.trials import TrialClass
 
 
@@ -135,7 +136,7 @@ def _dcf(
     threshold: float,
 ) -> DCF:
     scale = normaliser(weights)
-    positive = np.sort(positive)
+    positive = ascending(positive)
     best = cheapest_threshold(positive, negatives, weights)
     actual = weights[0] * int(np.searchsorted(positive, threshold, side="right")) / positive.size
     for weight, part in zip(weights[1:], negatives, strict=True):

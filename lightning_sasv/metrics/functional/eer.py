@@ -23,6 +23,7 @@ from lightning_sasv.metrics.functional._checks import (
 )
 from lightning_sasv.metrics.functional.crossing import Found, Negatives, find_crossing
 from lightning_sasv.metrics.functional.pav import hull_eer, score_hull
+from lightning_sasv.metrics.functional.sorting import ascending
 from lightning_sasv.trials import TrialClass
 
 Convention: TypeAlias = Literal["asvspoof", "interpolated", "max", "rocch"]
@@ -95,7 +96,7 @@ def eer(pos: ArrayLike, neg: ArrayLike, *, convention: Convention = "asvspoof") 
     positive, negative = as_scores(pos, "pos"), as_scores(neg, "neg")
     check_not_empty(positive, "positive trials (pos)")
     check_not_empty(negative, "negative trials (neg)")
-    return eer_of_sorted(np.sort(positive), Negatives(negative), convention)
+    return eer_of_sorted(ascending(positive), Negatives(negative), convention)
 
 
 def sasv_eers(
@@ -119,7 +120,7 @@ def sasv_eers(
     """
     check_convention(convention)
     array, codes = as_trials(scores, labels)
-    target = np.sort(select(array, codes, (TrialClass.TARGET,)))
+    target = ascending(select(array, codes, (TrialClass.TARGET,)))
     non, spf = TrialClass.NONTARGET, TrialClass.SPOOF
     tasks = ((non, spf), (non,), (spf,))
     found = [eer_of_sorted(target, Negatives(array, codes, task), convention) for task in tasks]
@@ -170,7 +171,7 @@ def _together(
     rank, rejected, by_negative = crossing
     threshold = _last_rejected(positive, negative, rank + (not by_negative), rejected)
     if convention == "rocch":
-        return EER(hull_eer(score_hull(positive, np.sort(negative.all()))), threshold)
+        return EER(hull_eer(score_hull(positive, negative.all())), threshold)
     frr = [float(np.searchsorted(positive, threshold, side)) / P for side in ("left", "right")]
     far = [(N - negative.below(threshold)) / N, (N - negative.up_to(threshold)) / N]
     if convention == "max":

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional._checks import (
@@ -17,12 +20,13 @@ from lightning_sasv.metrics.functional._checks import (
 )
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights, cm_dcf_weights
 from lightning_sasv.metrics.functional.eer import Convention, check_convention
-from lightning_sasv.metrics.functional.weighted import DetectionFamily, Family
+from lightning_sasv.metrics.functional.weighted import DetectionFamily, Family, eer_kinds
 from lightning_sasv.metrics.functional.weighted_pair import (
     CrossEntropyFamily,
     TandemCostFamily,
     TandemFamily,
 )
+from lightning_sasv.metrics.functional.windowed import MANY, WindowedFamily
 from lightning_sasv.trials import TrialClass
 
 SASV_METRICS = {
@@ -109,12 +113,24 @@ def build_families(
     for table, column, positive, negatives, weights in detections:
         wanted = {what: name for what, name in table.items() if name in names}
         if wanted:
-            families.append(
-                DetectionFamily(
-                    columns[column], positive, negatives, wanted, weights, settings.convention
-                )
-            )
+            parts = columns[column], positive, negatives, wanted
+            families.append(_detection(*parts, weights, settings.convention))
     return families + _pair_families(names, columns, codes, settings)
+
+
+def _detection(
+    scores: Floats,
+    positive: NDArray[np.bool_],
+    negatives: tuple[NDArray[np.bool_], ...],
+    wanted: Mapping[str, str],
+    weights: tuple[float, ...],
+    convention: Convention,
+) -> Family:
+    rates = eer_kinds(wanted, len(negatives))
+    present = all(mask.any() for mask in (positive, *negatives))
+    if scores.size > MANY and convention != "rocch" and present and len(rates) == len(wanted):
+        return WindowedFamily(scores, positive, negatives, wanted, convention)
+    return DetectionFamily(scores, positive, negatives, wanted, weights, convention)
 
 
 def _pair_families(

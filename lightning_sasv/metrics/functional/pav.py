@@ -10,10 +10,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from lightning_sasv.metrics.functional._checks import Floats
-from lightning_sasv.metrics.functional.ladder import Counts, ladder, points_eer
+from lightning_sasv.metrics.functional.buckets import overlap
+from lightning_sasv.metrics.functional.ladder import Counts, Ranks, ladder, points_eer
+from lightning_sasv.metrics.functional.sorting import ascending
+
+_FEW = 16384  # scores that are sorted at once
 
 
 class Hull(NamedTuple):
@@ -51,9 +56,49 @@ def hull(positives: Counts, negatives: Counts) -> Hull:
 
 
 def score_hull(positive: Floats, negative: Floats) -> Hull:
-    """Convex hull of the operating points of ascending positive and negative scores."""
-    rungs = ladder(positive, negative)
-    return hull(rungs.first, rungs.below[0])
+    """Convex hull of the operating points of scores in any order.
+
+    The points at the ends of buckets of scores have a hull of their own. From one end to the next
+    no point can be better than to have rejected all negatives of the bucket and none of its
+    positives; where that is not below the hull the bucket holds no vertex. The scores of the other
+    buckets, a small share, are sorted.
+
+    Args:
+        positive: Scores of the positives, at least one.
+        negative: Scores of the negatives, at least one.
+
+    Returns:
+        The vertices.
+    """
+    few = positive.size + negative.size < _FEW
+    buckets = None if few else overlap(positive, negative)
+    if buckets is None:
+        rungs = ladder(ascending(positive), ascending(negative))
+        return hull(rungs.first, rungs.below[0])
+    counts = buckets.counts(positive), buckets.counts(negative)
+    ends = [np.concatenate([[0], np.cumsum(part)]) for part in counts]
+    coarse = hull(*ends)
+    wanted = _may_dip(coarse, ends[0][:-1], ends[1][1:]) & (counts[0] > 0) & (counts[1] > 0)
+    inner = ascending(buckets.within(positive, wanted))
+    rungs = ladder(inner, ascending(buckets.within(negative, wanted)))
+    bucket = buckets.of(inner[rungs.first[:-1]])
+    columns = []
+    for vertices, ranks, part in zip(coarse, (rungs.first, *rungs.below), counts, strict=True):
+        others = np.where(wanted, 0, part)  # rejected before a bucket, but not looked at
+        columns.append(
+            np.concatenate([vertices, ranks[:-1] + (np.cumsum(others) - others)[bucket]])
+        )
+    order = np.argsort(columns[0] + columns[1], kind="stable")
+    return hull(columns[0][order], columns[1][order])
+
+
+def _may_dip(vertices: Hull, positives: Ranks, negatives: Ranks) -> NDArray[np.bool_]:
+    """Which operating points lie below a hull, in whole numbers: no rounding."""
+    y, x = vertices.positives, vertices.positives + vertices.negatives
+    trials = positives + negatives
+    right = np.clip(np.searchsorted(x, trials), 1, x.size - 1)
+    left = right - 1
+    return (positives - y[left]) * (x[right] - x[left]) < (y[right] - y[left]) * (trials - x[left])
 
 
 def hull_eer(vertices: Hull) -> float:

@@ -50,6 +50,25 @@ class Steps:
         """Share of the class with score >= threshold."""
         return (self.total - self.first(np.searchsorted(self.values, thresholds))) / self.total
 
+    def curve(self, grid: Floats, *, accepted: bool) -> Floats:
+        """Share of the class that each threshold of a grid accepts, or rejects.
+
+        Args:
+            grid: -inf, which accepts all, then ascending thresholds among which is every score.
+            accepted: Whether to give the share accepted.
+
+        Returns:
+            One share per threshold. Each score is looked up once, however many thresholds.
+        """
+        own = None if self._cumulative is None else np.diff(self._cumulative)
+        counts = np.bincount(np.searchsorted(grid, self.values), own, minlength=grid.size)
+        rates: Floats = np.cumsum(counts, dtype=np.float64)
+        rates[0] = 0  # a score of -inf has a threshold of its own
+        if accepted:
+            np.subtract(self.total, rates, out=rates)
+        rates /= self.total
+        return rates
+
     def around(self, share: Floats) -> tuple[Index, Index]:
         """Smallest rank whose summed weight is at least, and largest whose is at most, a share.
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lightning_sasv.metrics.functional._checks import BLOCK, Floats
 from lightning_sasv.metrics.functional.concurrent import Tandem
+from lightning_sasv.metrics.functional.sorting import merged
 
 Index = NDArray[np.intp]
 
@@ -46,23 +47,20 @@ class TandemCurves(NamedTuple):
 
 def thresholds_of(tandem: Tandem) -> tuple[Floats, Floats]:
     """Every threshold of the verifier and of the countermeasure: -inf, then each distinct score."""
-    asv = np.unique(np.concatenate([steps.values for steps in tandem[:3]]))
-    cm = np.unique(np.concatenate([steps.values for steps in tandem[3:]]))
+    asv = merged(*(steps.values for steps in tandem[:3]))
+    cm = merged(*(steps.values for steps in tandem[3:]))
     return np.concatenate([[-math.inf], asv]), np.concatenate([[-math.inf], cm])
 
 
 def curves_at(tandem: Tandem, asv: Floats, cm: Floats) -> TandemCurves:
-    """Error rates at ascending thresholds of the two detectors, the first of which accept all."""
-    rates = (
-        tandem.target.up_to(asv),
-        tandem.nontarget.over(asv),
-        tandem.spoof.over(asv),
-        tandem.bona_fide.up_to(cm),
-        tandem.cm_spoof.over(cm),
+    """Error rates at all thresholds of the two detectors; see :func:`thresholds_of`."""
+    return TandemCurves(
+        tandem.target.curve(asv, accepted=False),
+        tandem.nontarget.curve(asv, accepted=True),
+        tandem.spoof.curve(asv, accepted=True),
+        tandem.bona_fide.curve(cm, accepted=False),
+        tandem.cm_spoof.curve(cm, accepted=True),
     )
-    for rate, first in zip(rates, (0, 1, 1, 0, 1), strict=True):
-        rate[0] = first
-    return TandemCurves(*rates)
 
 
 class PathPoints(NamedTuple):

@@ -33,6 +33,7 @@ from lightning_sasv.metrics.functional.ladder import (
     Ladder,
     crossing,
 )
+from lightning_sasv.metrics.functional.sorting import ascending
 from lightning_sasv.trials import TrialClass
 
 Version: TypeAlias = Literal["2019", "legacy"]
@@ -119,7 +120,7 @@ def t_dcf(
     check_not_empty(bona_fide, "bona fide (target or nontarget) trials")
     rates = asv_rates or _rates_at_eer(asv, labels)
     c0, c1, c2 = coefficients = tdcf_coefficients(rates, as_cost_model(costs), version)
-    best = cheapest_threshold(np.sort(bona_fide), [Negatives(spoof)], (c1, c2))
+    best = cheapest_threshold(ascending(bona_fide), [Negatives(spoof)], (c1, c2))
     return TDCF((c0 + best.cost) / (c0 + min(c1, c2)), best.threshold, rates, coefficients)
 
 
@@ -168,7 +169,7 @@ def _rates_at_eer(asv: ArrayLike | None, labels: ArrayLike) -> ASVRates:
     if asv is None:
         raise InputError("t_dcf needs the ASV scores (asv) or fixed error rates (asv_rates)")
     target, nontarget, spoof = by_class(asv, labels, "asv")
-    threshold = eer_of_sorted(np.sort(target), Negatives(nontarget)).threshold
+    threshold = eer_of_sorted(ascending(target), Negatives(nontarget)).threshold
     return ASVRates(
         float(np.mean(target < threshold)),
         float(np.mean(nontarget >= threshold)),

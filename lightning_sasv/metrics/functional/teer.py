@@ -36,6 +36,7 @@ from lightning_sasv.metrics.functional.concurrent import (
     find_meeting,
     tandem_rates,
 )
+from lightning_sasv.metrics.functional.sorting import ascending
 from lightning_sasv.metrics.functional.steps import Steps
 from lightning_sasv.metrics.functional.tandem import (
     closest_pair,
@@ -202,9 +203,7 @@ def tandem_of(asv: Floats, cm: Floats, codes: Codes) -> Tandem:
     """The sorted scores of each class."""
     parts = [select(asv, codes, (member,)) for member in (_TAR, _NON, _SPF)]
     parts += [select(cm, codes, classes) for classes in ((_TAR, _NON), (_SPF,))]
-    for part in parts:
-        part.sort()  # their own copies
-    return Tandem(*(Steps(part) for part in parts))
+    return Tandem(*(Steps(ascending(part)) for part in parts))
 
 
 def _interpolated(tandem: Tandem, meeting: Meeting) -> TandemEER:

@@ -7,7 +7,7 @@ trials literally repeated so often, which is what resampling needs: no sorting p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -108,9 +108,7 @@ class DetectionFamily:
         return {name: values[what] for what, name in self.names.items()}
 
     def _eers(self, weights: Weights, counts: list[NDArray[np.int64]], values: Values) -> None:
-        kinds = {"eer": slice(1, None)}
-        kinds |= {f"eer_{k}": slice(k + 1, k + 2) for k in range(len(self.negatives))}
-        kinds = {what: kind for what, kind in kinds.items() if what in self.names}
+        kinds = eer_kinds(self.names, len(self.negatives))
         if kinds and self.convention in ("interpolated", "max"):
             counts = [self.ranking.rejected(np.where(mask, weights, 0)) for mask in self.masks]
         for what, kind in kinds.items():
@@ -151,6 +149,17 @@ class DetectionFamily:
             cost = self.weights[0] * rejected[0]
             cost += sum(w * (1 - r) for w, r in zip(self.weights[1:], rejected[1:], strict=True))
             values["act_dcf"] = cost / normaliser(self.weights)
+
+
+def eer_kinds(names: Container[str], number: int) -> dict[str, slice]:
+    """Which of the classes, positives first, are the negatives of each equal error rate wanted.
+
+    Args:
+        names: ``eer`` (all negatives), ``eer_0``, ``eer_1`` (one kind), and others.
+        number: How many kinds of negatives there are.
+    """
+    kinds = {"eer": slice(1, None)} | {f"eer_{k}": slice(k + 1, k + 2) for k in range(number)}
+    return {what: kind for what, kind in kinds.items() if what in names}
 
 
 def _eer(positives: Counts, negatives: Counts, convention: Convention) -> float:
