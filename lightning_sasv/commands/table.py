@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.ready import early_helpers
 from lightning_sasv.experiment.settings import CorpusSettings, Experiment, Launcher, parse_seeds
 from lightning_sasv.fusion import system_names
 from lightning_sasv.quiet import quiet
@@ -73,9 +74,6 @@ def table(
             those of one job. The last bits of a result depend on it.
         launcher_options: Parameters for submitit, e.g. {slurm_partition: gpu, timeout_min: 60}.
     """
-    from lightning_sasv.experiment.launch import launch  # these import Lightning
-    from lightning_sasv.experiment.run import Job, link_scores, seed_folder
-
     quiet()
     start = time.perf_counter()
     folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
@@ -84,8 +82,13 @@ def table(
     recipe = (tuple(hidden_dims), threads, lr, weight_decay, class_weights)
     experiment = Experiment(data, epochs, *recipe)
     chosen = (tuple(numbers), tuple(names), folder, numbers[0], replicates)
-    job = Job(experiment, *chosen, stack=seeds_per_job)
-    key = launch(job, launcher, processes, launcher_options, overwrite)
+    here = processes if launcher == "here" else 1
+    with early_helpers(experiment, numbers, folder, seeds_per_job, here) as helpers:
+        from lightning_sasv.experiment.launch import launch  # these import Lightning
+        from lightning_sasv.experiment.run import Job, link_scores, seed_folder
+
+        job = Job(experiment, *chosen, stack=seeds_per_job)
+        key = launch(job, launcher, processes, launcher_options, overwrite, helpers)
     found = [seed_folder(folder, seed, key).metrics() for seed in numbers]
     link_scores(folder, numbers)
     rows, remarks = write_table(folder, found, names)

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -47,57 +48,93 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def run_at_once(
-    here: Callable[[], None], work: Callable[..., None], others: Sequence[tuple[Any, ...]]
-) -> None:
-    """Call ``here``, and meanwhile ``work`` in a process for each of ``others``.
+class Helpers:
+    """Processes that get ready for work before it is known what there is to do.
 
-    A failure here ends the processes; one of theirs is reported when the rest has ended.
+    To be used in a ``with`` statement, which leaves none of them behind.
 
     Args:
-        here: What this process does.
-        work: What each process does; a function that can be imported.
-        others: Its arguments, for each process.
+        prepare: What each of them does first; a function that can be imported. A failure is left
+            to the work to find.
+        args: Its arguments.
     """
-    started = [_start(work, args) for args in others]
-    try:
-        here()
-        failures = [text for process, end in started if (text := _outcome(process, end))]
-    finally:
-        for process, _ in started:
+
+    def __init__(self, prepare: Callable[..., Any], *args: Any) -> None:
+        self._prepare, self._args = prepare, args
+        self._started: list[tuple[SpawnProcess, Connection]] = []
+
+    def __enter__(self) -> Helpers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._keep(0)
+
+    def _keep(self, number: int) -> None:
+        """End all but the first so many."""
+        for process, _ in self._started[number:]:
             process.kill()
             process.join()
-    if failures:
-        raise RunError(
-            f"a process of this run failed: {failures[0]}; what is finished is kept: the same "
-            "command goes on"
-        )
+        del self._started[number:]
 
+    def start(self, number: int) -> None:
+        """Have at least so many of them."""
+        while len(self._started) < number:
+            end, other = SPAWN.Pipe()
+            args = (other, self._prepare, self._args)
+            process = SPAWN.Process(target=_child, args=args, daemon=True)
+            process.start()
+            other.close()  # so that the end of the process is the end of the pipe
+            self._started.append((process, end))
 
-def _start(work: Callable[..., None], args: tuple[Any, ...]) -> tuple[SpawnProcess, Connection]:
-    end, other = SPAWN.Pipe(duplex=False)
-    process = SPAWN.Process(target=_child, args=(other, work, args), daemon=True)
-    process.start()
-    other.close()  # so that the end of the process is the end of the pipe
-    return process, end
+    def run(
+        self, here: Callable[[], None], work: Callable[..., None], others: Sequence[tuple[Any, ...]]
+    ) -> None:
+        """Call ``here``, and meanwhile ``work`` in a process for each of ``others``.
+
+        A failure here ends the processes; one of theirs is reported when the rest has ended.
+
+        Args:
+            here: What this process does.
+            work: What each process does; a function that can be imported. Its last argument is
+                what the preparation gave, or ``None``.
+            others: Its other arguments, for each process.
+        """
+        self.start(len(others))
+        self._keep(len(others))
+        busy = list(self._started)
+        for (_, end), args in zip(busy, others, strict=True):
+            with suppress(OSError):  # it has died: the outcome tells
+                end.send((work, args))
+        with self:
+            here()
+            failures = [text for process, end in busy if (text := _outcome(process, end))]
+        if failures:
+            raise RunError(
+                f"a process of this run failed: {failures[0]}; what is finished is kept: the same "
+                "command goes on"
+            )
 
 
 def _outcome(process: SpawnProcess, end: Connection) -> str | None:
     """Wait for a process; what went wrong in it, or nothing."""
     try:
         found: str | None = end.recv()
-    except EOFError:
+    except (EOFError, OSError):
         process.join()
         found = f"it ended with code {process.exitcode} and without a word"
     return found
 
 
-def _child(end: Connection, work: Callable[..., None], args: tuple[Any, ...]) -> None:
-    """Do the work of a process and send what went wrong, if anything."""
+def _child(end: Connection, prepare: Callable[..., Any], first: tuple[Any, ...]) -> None:
+    """Get ready, do the work that comes through the pipe, and send what went wrong, if anything."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    ready = None
+    with suppress(Exception):  # of any kind: the work finds it again
+        ready = prepare(*first)
     try:
-        work(*args)
+        work, args = end.recv()
+        work(*args, ready)
     except Exception as error:  # of any kind: it is told in the other process
         end.send(str(error) or type(error).__name__)
         if not isinstance(error, (InputError, RunError)):

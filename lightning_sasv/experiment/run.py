@@ -14,7 +14,8 @@ import torch
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.processes import run_at_once, usable_processes
+from lightning_sasv.experiment.processes import Helpers, usable_processes
+from lightning_sasv.experiment.ready import make_corpus
 from lightning_sasv.experiment.room import needed_bytes, require_room, require_writable
 from lightning_sasv.experiment.seeds import SeedFolder, SeedScores, add_intervals, fill
 from lightning_sasv.experiment.settings import Experiment, check_recipe, digest
@@ -56,7 +57,12 @@ def seed_folder(out: Path, seed: int, key: str) -> SeedFolder:
     return SeedFolder(out / f"seed{seed}", seed, key)
 
 
-def run_job(job: Job, overwrite: bool = False, processes: int | None = 1) -> str:
+def run_job(
+    job: Job,
+    overwrite: bool = False,
+    processes: int | None = 1,
+    helpers: Helpers | None = None,
+) -> str:
     """Compute what is missing of a job and return the key of its results.
 
     Which seeds are trained together does not depend on the number of processes, and seeds that
@@ -67,13 +73,14 @@ def run_job(job: Job, overwrite: bool = False, processes: int | None = 1) -> str
         job: What to run.
         overwrite: Begin anew: remove the results that are in ``job.out``.
         processes: Processes that share the work; by default as many as there are cores.
+        helpers: Processes that are getting ready already.
     """
     corpus, key, missing = begin(job, overwrite)
     groups = _groups(job, key, missing)
     number = usable_processes(len(groups), processes, job.experiment.threads)
     silent = replace(job, progress=False)
     others = [(silent, groups[n::number], key, missing) for n in range(1, number)]
-    run_at_once(
+    (helpers or Helpers(make_corpus, job.experiment)).run(
         lambda: _run_groups(job, groups[::number], key, missing, corpus), _run_groups, others
     )
     return key
@@ -114,7 +121,7 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
         The corpus, the key of the results, and the seeds that lack some.
     """
     require_writable(job.out)
-    corpus = make_datamodule(job.experiment, job.seeds).corpus
+    corpus = make_corpus(job.experiment)
     corpus.check()
     recipe = job.experiment.recipe(corpus)
     if overwrite:

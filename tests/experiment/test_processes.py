@@ -6,13 +6,17 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.experiment.processes import run_at_once, usable_processes
+from lightning_sasv.experiment.processes import Helpers, usable_processes
+from lightning_sasv.experiment.ready import early_helpers
+from lightning_sasv.experiment.settings import Experiment
+from lightning_sasv.files import write_text
 
 SMALL = ["--seeds=1-3", "--seeds_per_job=2", "--systems=B1,L3c", "--data.scale=0.02"]
 SMALL += ["--epochs=2", "--replicates=20"]
@@ -58,17 +62,35 @@ def test_no_processes() -> None:
         usable_processes(2, 0, 1)
 
 
-def note(path: Path) -> None:
-    path.write_text(str(os.getpid()))
+def no_preparation() -> None:
+    """Nothing."""
 
 
-def refuse(what: str) -> None:
+def ready(word: str) -> str:
+    return f"ready for {word}"
+
+
+def note(path: Path, prepared: object = None) -> None:
+    path.write_text(f"{os.getpid()} {prepared}")
+
+
+def refuse(what: str, prepared: object = None) -> None:
     raise InputError(f"no {what}")
 
 
-def sleep(path: Path) -> None:
+def sleep(path: Path, prepared: object = None) -> None:
     note(path)
     time.sleep(600)
+
+
+def run_at_once(
+    here: Callable[[], None], work: Callable[..., None], others: list[tuple[Path | str]]
+) -> None:
+    Helpers(no_preparation).run(here, work, others)
+
+
+def number_in(path: Path) -> int:
+    return int(path.read_text().split()[0])
 
 
 def wait_for(path: Path) -> int:
@@ -76,7 +98,7 @@ def wait_for(path: Path) -> int:
     while not (path.exists() and path.read_text()):
         assert time.monotonic() < deadline, f"nobody wrote {path}"
         time.sleep(0.05)
-    return int(path.read_text())
+    return number_in(path)
 
 
 def is_gone(process: int) -> bool:
@@ -92,7 +114,7 @@ def is_gone(process: int) -> bool:
 def test_work_is_done_here_and_there(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     run_at_once(lambda: note(here), note, [(there,)])
-    assert here.read_text() == str(os.getpid()) != there.read_text()
+    assert number_in(here) == os.getpid() != number_in(there)
 
 
 def test_a_failure_there_is_told_here(tmp_path: Path) -> None:
@@ -116,7 +138,7 @@ def test_a_failure_here_ends_the_others(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run_at_once(fail, sleep, [(path,)])
-    assert is_gone(int(path.read_text()))
+    assert is_gone(number_in(path))
 
 
 def start_and_wait(path: Path) -> None:
@@ -132,3 +154,61 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
     os.kill(parent.pid or 0, signal.SIGKILL)
     parent.join()
     assert is_gone(child)
+
+
+def test_what_was_prepared_is_handed_to_the_work(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    Helpers(ready, "work").run(lambda: None, note, [(there,)])
+    assert there.read_text().endswith("ready for work")
+
+
+def test_a_failed_preparation_is_left_to_the_work(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    Helpers(refuse, "luck").run(lambda: None, note, [(there,)])
+    assert there.read_text().endswith("None")
+
+
+def test_helpers_without_work_are_ended(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("first", "second")]
+    with Helpers(sleep, paths[0]) as helpers:
+        helpers.start(1)
+        process = wait_for(paths[0])
+    assert is_gone(process)
+    with Helpers(note, paths[1]) as helpers:
+        helpers.start(1)
+        process = wait_for(paths[1])
+        helpers.run(lambda: None, note, [])
+        assert is_gone(process), "before the end of the block"
+
+
+def test_a_helper_that_died_before_its_work_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "there"
+    with Helpers(sleep, path) as helpers:
+        helpers.start(1)
+        process = wait_for(path)
+        os.kill(process, signal.SIGKILL)
+        assert is_gone(process)
+        with pytest.raises(RunError, match="ended with code -9"):
+            helpers.run(lambda: None, note, [(tmp_path / "never",)])
+
+
+def test_early_helpers_are_for_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(Helpers, "start", lambda _, number: started.append(number))
+    for seed in (1, 2):
+        early_helpers(Experiment(), [1, 2, 3, 4], tmp_path, 2, 8)
+        write_text(tmp_path / f"seed{seed}" / "metrics.json", "{}")
+    early_helpers(Experiment(), [1, 2, 3, 4], tmp_path, 2, 8)
+    early_helpers(Experiment(), [1, 2], tmp_path, 2, 8)
+    early_helpers(Experiment(), [3, 4, 5], tmp_path, 1, 2)
+    assert started == [1, 1, 0, 0, 1]
+
+
+def test_a_mistake_leaves_no_helper_behind(tmp_path: Path) -> None:
+    before = set(multiprocessing.active_children())
+    bad = [*SMALL, "--processes=2", "--data.root", str(tmp_path / "nowhere")]
+    with pytest.raises(SystemExit):
+        main(["table", *bad, "--out", str(tmp_path / "out")])
+    assert set(multiprocessing.active_children()) == before
