@@ -13,7 +13,7 @@ from pytorch_lightning.profilers import SimpleProfiler
 
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.models import SASVModule
-from lightning_sasv.models.inner_steps import is_plain
+from lightning_sasv.models.inner_steps import bare_step, is_plain
 from tests.helpers import quiet_trainer, shared_data
 
 
@@ -82,3 +82,38 @@ def test_mixed_precision_takes_lightnings_way(
     assert trainer.global_step == plain[0].global_step
     for name, value in plain[1].items():
         torch.testing.assert_close(weights[name], value, rtol=0.2, atol=0.02)
+
+
+def trained(
+    optimizer: torch.optim.Optimizer, weight: torch.nn.Parameter, bare: bool
+) -> list[float]:
+    for number in range(5):
+        weight.grad = torch.linspace(-1, 1, 3) * (number + 1)
+        (bare_step(optimizer) if bare else optimizer.step)()
+    return weight.tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1, "betas": (0.8, 0.9), "eps": 1e-3}])
+def test_bare_steps_are_adams_own(options: dict[str, Any]) -> None:
+    found, states = [], []
+    for bare in (False, True):
+        weight = torch.nn.Parameter(torch.ones(3))
+        adam = torch.optim.Adam([weight], lr=0.1, fused=True, **options)
+        found.append(trained(adam, weight, bare))
+        states.append(adam.state_dict()["state"][0])
+    assert found[0] == found[1] != [1, 1, 1]
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+    assert bare_step(adam) != adam.step
+
+
+def test_only_an_adam_nobody_listens_to_is_stripped() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    kinds = [torch.optim.AdamW([weight], fused=True), torch.optim.Adam([weight], amsgrad=True)]
+    kinds += [torch.optim.Adam([weight], fused=True, maximize=True), torch.optim.Adam([weight])]
+    heard = torch.optim.Adam([weight], fused=True)
+    heard.register_step_post_hook(lambda *_: None)
+    scheduled = torch.optim.Adam([weight], fused=True)
+    torch.optim.lr_scheduler.StepLR(scheduled, 1)
+    for optimizer in (*kinds, heard, scheduled):
+        trained(optimizer, weight, bare=False)
+        assert bare_step(optimizer) == optimizer.step
