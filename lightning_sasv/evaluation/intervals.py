@@ -93,7 +93,7 @@ def resample(
     wanted = names or {system.name: metrics_with_intervals(system) for system in systems}
     evaluate = _evaluator(systems, trials, wanted, settings)
     size = len(trials.labels)
-    once = evaluate(np.ones(size, dtype=np.int64))
+    once = evaluate(np.ones(size, dtype=np.int16))
     rows = np.empty((replicates, len(once)))
     drawn = replicate_weights(size, clusters_of(trials, way), replicates, seed)
     for row, weights in enumerate(drawn):

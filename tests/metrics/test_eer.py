@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from sklearn.metrics import roc_curve
 
 from lightning_sasv.metrics.functional import crossing as search
-from lightning_sasv.metrics.functional import eer, sasv_eers
+from lightning_sasv.metrics.functional import eer, sasv_eers, unordered
 from lightning_sasv.metrics.functional.eer import eer_of_sorted
 from lightning_sasv.metrics.functional.ladder import crossing, ladder, points_eer
 from lightning_sasv.metrics.functional.pav import hull_eer, score_hull
@@ -164,8 +164,8 @@ def test_negatives_among_other_trials(scores: np.ndarray, data: st.DataObject) -
     if not chosen.size:
         return
     pos = np.array([-1.0, 0.5, 0.5, 1.0])
-    with mock.patch.object(search, "_FEW", 1), mock.patch.object(search, "BLOCK", 5):
-        among = eer_of_sorted(pos, search.Negatives(scores, codes, (TrialClass.SPOOF,)))
+    with mock.patch.object(search, "_FEW", 1), mock.patch.object(unordered, "BLOCK", 5):
+        among = eer_of_sorted(pos, unordered.Unordered(scores, codes, (TrialClass.SPOOF,)))
     assert among == eer(pos, chosen)
 
 

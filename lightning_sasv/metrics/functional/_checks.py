@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -189,9 +189,9 @@ def check_has_class(codes: Codes, member: TrialClass) -> None:
         raise EmptyClassError(f"no {member} trials: the metric is undefined for an empty class")
 
 
-def check_not_empty(values: np.ndarray, name: str) -> None:
+def check_not_empty(values: Sized, name: str) -> None:
     """Raise an error that names the class unless there is at least one value."""
-    if values.size == 0:
+    if not len(values):
         raise EmptyClassError(f"no {name}: the metric is undefined for an empty class")
 
 

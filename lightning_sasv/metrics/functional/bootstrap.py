@@ -144,7 +144,7 @@ def bootstrap(
     _check_numbers(n, alpha)
     names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
     evaluate, size = _evaluator(names, scores, labels, settings)
-    values = evaluate(np.ones(size, dtype=np.int64))
+    values = evaluate(np.ones(size, dtype=np.int16))
     rows = np.array([evaluate(weights) for weights in replicate_weights(size, clusters, n, seed)])
     found = {
         name if isinstance(name, str) else name.__name__: _interval(value, column, alpha)
@@ -189,7 +189,7 @@ def paired_bootstrap(
     _check_numbers(n, alpha)
     first, size = _evaluator([metric], scores_a, labels, settings)
     second, _ = _evaluator([metric], scores_b, labels, settings)
-    once = np.ones(size, dtype=np.int64)
+    once = np.ones(size, dtype=np.int16)
     difference = first(once)[0] - second(once)[0]
     replicates = np.array(
         [

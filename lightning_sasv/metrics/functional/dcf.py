@@ -10,21 +10,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional._checks import (
     ArrayLike,
-    Floats,
     as_scores,
     as_trials,
     check_not_empty,
-    select,
 )
 from lightning_sasv.metrics.functional.cheapest import cheapest_threshold
-from lightning_sasv.metrics.functional.crossing import Negatives
-from lightning_sasv.metrics.functional.sorting import ascending
+from lightning_sasv.metrics.functional.unordered import Unordered
 from lightning_sasv.trials import TrialClass
 
 
@@ -72,11 +67,9 @@ def a_dcf(
     """
     array, codes = as_trials(scores, labels)
     weights = a_dcf_weights(as_cost_model(costs))
-    target = select(array, codes, (TrialClass.TARGET,))
-    others = (TrialClass.NONTARGET, TrialClass.SPOOF)
-    negatives = [Negatives(array, codes, (member,)) for member in others]
+    order = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
     at = bayes_threshold(weights) if threshold is None else threshold
-    return _dcf(target, negatives, weights, at)
+    return _dcf([Unordered(array, codes, (member,)) for member in order], weights, at)
 
 
 def cm_dcf(pos: ArrayLike, neg: ArrayLike, costs: CostModel | str = "asvspoof5") -> DCF:
@@ -100,7 +93,8 @@ def cm_dcf(pos: ArrayLike, neg: ArrayLike, costs: CostModel | str = "asvspoof5")
     check_not_empty(positive, "positive trials (pos)")
     check_not_empty(negative, "negative trials (neg)")
     weights = cm_dcf_weights(as_cost_model(costs))
-    return _dcf(positive, [Negatives(negative)], weights, bayes_threshold(weights))
+    classes = [Unordered(positive), Unordered(negative)]
+    return _dcf(classes, weights, bayes_threshold(weights))
 
 
 def a_dcf_weights(costs: CostModel) -> tuple[float, float, float]:
@@ -129,16 +123,12 @@ def bayes_threshold(weights: tuple[float, ...]) -> float:
     return -math.log(weights[0] / sum(weights[1:]))
 
 
-def _dcf(
-    positive: Floats,
-    negatives: Sequence[Negatives],
-    weights: tuple[float, ...],
-    threshold: float,
-) -> DCF:
+def _dcf(classes: Sequence[Unordered], weights: tuple[float, ...], threshold: float) -> DCF:
+    """Costs of the positives, which come first, and one or two kinds of negatives."""
     scale = normaliser(weights)
-    positive = ascending(positive)
-    best = cheapest_threshold(positive, negatives, weights)
-    actual = weights[0] * int(np.searchsorted(positive, threshold, side="right")) / positive.size
-    for weight, part in zip(weights[1:], negatives, strict=True):
-        actual += weight * (part.size - part.rejected(threshold)) / part.size
+    best = cheapest_threshold(classes[0], classes[1:], weights)
+    rejected = [part.rejected(threshold) for part in classes]
+    actual = weights[0] * rejected[0] / classes[0].size
+    for weight, part, count in zip(weights[1:], classes[1:], rejected[1:], strict=True):
+        actual += weight * (part.size - count) / part.size
     return DCF(best.cost / scale, actual / scale, best.threshold)

@@ -21,9 +21,10 @@ from lightning_sasv.metrics.functional._checks import (
     check_not_empty,
     select,
 )
-from lightning_sasv.metrics.functional.crossing import Found, Negatives, find_crossing
+from lightning_sasv.metrics.functional.crossing import Found, find_crossing
 from lightning_sasv.metrics.functional.pav import hull_eer, score_hull
 from lightning_sasv.metrics.functional.sorting import ascending
+from lightning_sasv.metrics.functional.unordered import Unordered
 from lightning_sasv.trials import TrialClass
 
 Convention: TypeAlias = Literal["asvspoof", "interpolated", "max", "rocch"]
@@ -96,7 +97,7 @@ def eer(pos: ArrayLike, neg: ArrayLike, *, convention: Convention = "asvspoof") 
     positive, negative = as_scores(pos, "pos"), as_scores(neg, "neg")
     check_not_empty(positive, "positive trials (pos)")
     check_not_empty(negative, "negative trials (neg)")
-    return eer_of_sorted(ascending(positive), Negatives(negative), convention)
+    return eer_of_sorted(ascending(positive), Unordered(negative), convention)
 
 
 def sasv_eers(
@@ -123,7 +124,7 @@ def sasv_eers(
     target = ascending(select(array, codes, (TrialClass.TARGET,)))
     non, spf = TrialClass.NONTARGET, TrialClass.SPOOF
     tasks = ((non, spf), (non,), (spf,))
-    found = [eer_of_sorted(target, Negatives(array, codes, task), convention) for task in tasks]
+    found = [eer_of_sorted(target, Unordered(array, codes, task), convention) for task in tasks]
     return SASVEERs(*(one.value for one in found), *(one.threshold for one in found))
 
 
@@ -135,7 +136,7 @@ def check_convention(convention: str) -> None:
 
 
 def eer_of_sorted(
-    positive: Floats, negative: Negatives, convention: Convention = "asvspoof"
+    positive: Floats, negative: Unordered, convention: Convention = "asvspoof"
 ) -> EER:
     """Equal error rate of ascending positives and unordered negatives, without checks.
 
@@ -153,7 +154,7 @@ def eer_of_sorted(
     return _together(positive, negative, crossing, convention)
 
 
-def _one_by_one(positive: Floats, negative: Negatives, crossing: Found) -> EER:
+def _one_by_one(positive: Floats, negative: Unordered, crossing: Found) -> EER:
     P, N = positive.size, negative.size
     rank, rejected, by_negative = crossing
     before = (rank, rejected - 1) if by_negative else (rank, rejected)
@@ -164,7 +165,7 @@ def _one_by_one(positive: Floats, negative: Negatives, crossing: Found) -> EER:
 
 
 def _together(
-    positive: Floats, negative: Negatives, crossing: Found, convention: Convention
+    positive: Floats, negative: Unordered, crossing: Found, convention: Convention
 ) -> EER:
     """Equal scores rejected together: the two operating points around the crossing decide."""
     P, N = positive.size, negative.size
@@ -183,7 +184,7 @@ def _together(
     return EER(frr[0] + gap / (gap + overshoot) * (frr[1] - frr[0]), threshold)
 
 
-def _last_rejected(positive: Floats, negative: Negatives, i: int, m: int) -> float:
+def _last_rejected(positive: Floats, negative: Unordered, i: int, m: int) -> float:
     """Largest of the i smallest positives and the m smallest negatives.
 
     Args:
@@ -200,11 +201,11 @@ def _last_rejected(positive: Floats, negative: Negatives, i: int, m: int) -> flo
     return negative.smallest(m)
 
 
-def _smallest(positive: Floats, negative: Negatives) -> float:
+def _smallest(positive: Floats, negative: Unordered) -> float:
     return float(min(positive[0], negative.all().min()))
 
 
-def _previous(positive: Floats, negative: Negatives, value: float) -> float:
+def _previous(positive: Floats, negative: Unordered, value: float) -> float:
     """Largest score below a value; the smallest score minus 0.001 when there is none."""
     lower = [part[part < value] for part in (positive, negative.all())]
     found = [part.max() for part in lower if part.size]

@@ -51,11 +51,13 @@ def _trial_weights(rng: np.random.Generator, size: int) -> Weights:
     starts = np.arange(0, size, BLOCK)
     sizes = np.minimum(BLOCK, size - starts)
     draws = rng.multinomial(size, sizes / size)
-    counts = [
-        np.bincount(rng.integers(0, block, drawn), minlength=block)
-        for block, drawn in zip(sizes, draws, strict=True)
-    ]
-    return np.concatenate([_narrow(part) for part in counts])
+    weights: Weights = np.empty(size, dtype=np.int16)
+    for start, block, drawn in zip(starts, sizes, draws, strict=True):
+        counts = np.bincount(rng.integers(0, block, drawn), minlength=block)
+        if counts.max() > np.iinfo(weights.dtype).max:
+            weights = weights.astype(np.int64)
+        weights[start : start + block] = counts
+    return weights
 
 
 def _cluster_weights(

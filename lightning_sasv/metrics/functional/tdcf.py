@@ -20,13 +20,12 @@ from lightning_sasv.metrics.functional._checks import (
     UndefinedMetricError,
     as_labels,
     as_scores,
-    by_class,
+    as_trials,
+    check_has_class,
     check_not_empty,
     check_same_length,
-    select,
 )
 from lightning_sasv.metrics.functional.cheapest import cheapest_threshold
-from lightning_sasv.metrics.functional.crossing import Negatives
 from lightning_sasv.metrics.functional.eer import eer_of_sorted
 from lightning_sasv.metrics.functional.ladder import (
     Counts,
@@ -34,6 +33,7 @@ from lightning_sasv.metrics.functional.ladder import (
     crossing,
 )
 from lightning_sasv.metrics.functional.sorting import ascending
+from lightning_sasv.metrics.functional.unordered import Unordered
 from lightning_sasv.trials import TrialClass
 
 Version: TypeAlias = Literal["2019", "legacy"]
@@ -115,12 +115,13 @@ def t_dcf(
         raise ValueError(f"unknown version {version!r}; expected one of {names}")
     scores, codes = as_scores(cm, "cm"), as_labels(labels)
     check_same_length({"cm": scores, "labels": codes})
-    spoof = select(scores, codes, (TrialClass.SPOOF,))
-    bona_fide = scores[np.flatnonzero(codes != TrialClass.SPOOF)]
-    check_not_empty(bona_fide, "bona fide (target or nontarget) trials")
+    check_has_class(codes, TrialClass.SPOOF)
+    genuine = [m for m in (TrialClass.TARGET, TrialClass.NONTARGET) if (codes == m.value).any()]
+    check_not_empty(genuine, "bona fide (target or nontarget) trials")
     rates = asv_rates or _rates_at_eer(asv, labels)
     c0, c1, c2 = coefficients = tdcf_coefficients(rates, as_cost_model(costs), version)
-    best = cheapest_threshold(ascending(bona_fide), [Negatives(spoof)], (c1, c2))
+    spoof = Unordered(scores, codes, (TrialClass.SPOOF,))
+    best = cheapest_threshold(Unordered(scores, codes, genuine), [spoof], (c1, c2))
     return TDCF((c0 + best.cost) / (c0 + min(c1, c2)), best.threshold, rates, coefficients)
 
 
@@ -168,10 +169,9 @@ def verifier_rates(values: Sequence[Floats], totals: Sequence[Counts], rungs: La
 def _rates_at_eer(asv: ArrayLike | None, labels: ArrayLike) -> ASVRates:
     if asv is None:
         raise InputError("t_dcf needs the ASV scores (asv) or fixed error rates (asv_rates)")
-    target, nontarget, spoof = by_class(asv, labels, "asv")
-    threshold = eer_of_sorted(ascending(target), Negatives(nontarget)).threshold
-    return ASVRates(
-        float(np.mean(target < threshold)),
-        float(np.mean(nontarget >= threshold)),
-        float(np.mean(spoof >= threshold)),
-    )
+    scores, codes = as_trials(asv, labels, "asv")
+    order = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
+    target, nontarget, spoof = (Unordered(scores, codes, (member,)) for member in order)
+    threshold = eer_of_sorted(ascending(target.all()), nontarget).threshold
+    miss, *accepted = (part.short_of(threshold) / part.size for part in (target, nontarget, spoof))
+    return ASVRates(miss, *(1 - share for share in accepted))

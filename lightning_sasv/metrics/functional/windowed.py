@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.metrics.functional._checks import Floats
-from lightning_sasv.metrics.functional.crossing import Negatives
 from lightning_sasv.metrics.functional.eer import Convention, eer_of_sorted
 from lightning_sasv.metrics.functional.resampling import Weights
 from lightning_sasv.metrics.functional.sorting import ascending
+from lightning_sasv.metrics.functional.unordered import Unordered
 from lightning_sasv.metrics.functional.weighted import (
     DetectionFamily,
     SortedClass,
@@ -90,7 +90,7 @@ class WindowedFamily:
         size, ends = positive.size, []
         for kind in self._kinds:
             mask = np.logical_or.reduce(self._masks[kind])
-            rate = eer_of_sorted(positive, Negatives(self._scores[mask])).value
+            rate = eer_of_sorted(positive, Unordered(self._scores[mask])).value
             odds = (rate + 1 / size) / (1 - rate + 1 / size)
             shares = (x / (1 + x) for x in (odds / _FACTOR, odds * _FACTOR))
             ends.append([positive[int(share * (size - 1))] for share in shares])
