@@ -82,7 +82,7 @@ def test_intervals_do_not_depend_on_the_way(
     labels, clusters = simulated["labels"], np.arange(simulated["labels"].size) % 7
     found = []
     for many in (0, 10**9):
-        with mock.patch.object(families, "MANY", many):
+        with mock.patch.multiple(families, MANY=many, MOST=2.0):
             result = bootstrap(
                 names, columns, labels, clusters, 20, settings=Settings(convention=convention)
             )

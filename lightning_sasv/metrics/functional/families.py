@@ -26,7 +26,7 @@ from lightning_sasv.metrics.functional.weighted_pair import (
     TandemCostFamily,
     TandemFamily,
 )
-from lightning_sasv.metrics.functional.windowed import MANY, WindowedFamily
+from lightning_sasv.metrics.functional.windowed import MANY, MOST, WindowedFamily
 from lightning_sasv.trials import TrialClass
 
 SASV_METRICS = {
@@ -129,7 +129,9 @@ def _detection(
     rates = eer_kinds(wanted, len(negatives))
     present = all(mask.any() for mask in (positive, *negatives))
     if scores.size > MANY and convention != "rocch" and present and len(rates) == len(wanted):
-        return WindowedFamily(scores, positive, negatives, wanted, convention)
+        windowed = WindowedFamily(scores, positive, negatives, wanted, convention)
+        if windowed.share < MOST:
+            return windowed
     return DetectionFamily(scores, positive, negatives, wanted, weights, convention)
 
 
