@@ -10,8 +10,9 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -82,7 +83,8 @@ class Helpers:
             end, other = SPAWN.Pipe()
             args = (other, self._prepare, self._args)
             process = SPAWN.Process(target=_child, args=args, daemon=True)
-            process.start()
+            with _deaf_to_interrupts():
+                process.start()
             other.close()  # so that the end of the process is the end of the pipe
             self._started.append((process, end))
 
@@ -113,6 +115,23 @@ class Helpers:
                 f"a process of this run failed: {failures[0]}; what is finished is kept: the same "
                 "command goes on"
             )
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started here do not hear Ctrl-C, not even while they import; this one does after.
+
+    The tracker of shared resources, which a first process needs, would lift the block.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not on every system
+        yield
+        return
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _outcome(process: SpawnProcess, end: Connection) -> str | None:

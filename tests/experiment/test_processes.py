@@ -212,3 +212,16 @@ def test_a_mistake_leaves_no_helper_behind(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(["table", *bad, "--out", str(tmp_path / "out")])
     assert set(multiprocessing.active_children()) == before
+
+
+def test_an_interrupt_does_not_reach_a_helper_that_is_starting(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    with Helpers(no_preparation) as helpers:
+        helpers.start(1)
+        for process in multiprocessing.active_children():
+            for _ in range(20):
+                os.kill(process.pid or 0, signal.SIGINT)
+                time.sleep(0.1)
+        helpers.run(lambda: None, note, [(there,)])
+    assert there.exists()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
