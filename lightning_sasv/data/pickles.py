@@ -3,7 +3,8 @@
 The challenge publishes its embeddings as pickles. A pickle is a program: unpickling one from a
 stranger with ``pickle.load`` runs whatever it says. Here every global that a pickle asks for is
 looked up in a short list, so that a file which asks for anything else is refused before any of
-its code runs.
+its code runs. Arrays and their types are stood in for until the end: numpy's own way to set their
+state trusts what it is told, and a damaged file can make it crash.
 """
 
 from __future__ import annotations
@@ -29,27 +30,65 @@ class _NDArray(_Admitted):
     __slots__ = ()
 
 
+class _Type:
+    """A numpy dtype of numbers, whose state numpy itself is never asked to set: it may crash."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, name: str) -> None:
+        self.dtype = np.dtype(name)
+        if self.dtype.kind not in "fiub" or self.dtype.shape:
+            raise pickle.UnpicklingError(f"asks for arrays of {self.dtype}: only numbers are known")
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Take the byte order; version, size, alignment and flags are those of the type's name."""
+        _, order, *compound = state[:5]
+        if order not in ("<", ">", "|", "=") or compound != [None, None, None]:
+            raise pickle.UnpicklingError("asks for arrays of a compound type")
+        self.dtype = self.dtype.newbyteorder(order)
+
+
+class _Array:
+    """An array that the pickle describes after it has asked for it."""
+
+    __slots__ = ("array",)
+
+    def __init__(self) -> None:
+        self.array: np.ndarray | None = None
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Take shape, type, order and content."""
+        _, shape, kind, fortran, content = state
+        if not isinstance(content, (bytes, bytearray)):
+            raise pickle.UnpicklingError("asks for an array of objects")
+        self.array = _array_of(content, kind, shape, bool(fortran)).copy()
+
+
+def _array_of(content: bytes | bytearray, kind: object, shape: Any, fortran: bool) -> np.ndarray:
+    """Array of a content of bytes, which must fit the shape."""
+    if not isinstance(kind, _Type):
+        raise pickle.UnpicklingError("asks for an array of no type")
+    return np.frombuffer(content, dtype=kind.dtype).reshape(shape, order="F" if fortran else "C")
+
+
 class _Reconstruct(_Admitted):
     """numpy's ``_reconstruct``: an empty array whose state the pickle then sets."""
 
     __slots__ = ()
 
-    def __call__(self, subtype: object, shape: object, dtype: object) -> np.ndarray:
+    def __call__(self, subtype: object, shape: object, dtype: object) -> _Array:
         if not isinstance(subtype, _NDArray):
             raise pickle.UnpicklingError("asks for an array type other than numpy.ndarray")
-        return np.empty(0, dtype=np.int8)
+        return _Array()
 
 
 class _DType(_Admitted):
-    """numpy's ``dtype``, always a fresh one; numbers only (an object array can carry anything)."""
+    """numpy's ``dtype``; numbers only (an object array can carry anything)."""
 
     __slots__ = ()
 
-    def __call__(self, name: str, *_: object) -> np.dtype[Any]:
-        dtype = np.dtype(str(name), False, True)
-        if dtype.kind not in "fiub" or dtype.shape:
-            raise pickle.UnpicklingError(f"asks for arrays of {dtype}, only numbers are admitted")
-        return dtype
+    def __call__(self, name: str, *_: object) -> _Type:
+        return _Type(str(name))
 
 
 class _FromBuffer(_Admitted):
@@ -57,8 +96,8 @@ class _FromBuffer(_Admitted):
 
     __slots__ = ()
 
-    def __call__(self, data: bytes, dtype: np.dtype[Any], shape: Any, order: str) -> np.ndarray:
-        return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if order == "F" else "C")
+    def __call__(self, data: bytes, dtype: object, shape: Any, order: str) -> np.ndarray:
+        return _array_of(data, dtype, shape, order == "F")
 
 
 class _Scalar(_Admitted):
@@ -66,8 +105,8 @@ class _Scalar(_Admitted):
 
     __slots__ = ()
 
-    def __call__(self, dtype: np.dtype[Any], data: bytes) -> Any:
-        return np.frombuffer(data, dtype=dtype, count=1)[0]
+    def __call__(self, dtype: object, data: bytes) -> Any:
+        return _array_of(data, dtype, (), False)[()]
 
 
 class _Encode(_Admitted):
@@ -110,6 +149,21 @@ class _SafeUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("asks for a persistent object")
 
 
+def _finished(content: Any) -> Any:
+    """Content with its arrays in place of what stood for them."""
+    if isinstance(content, _Array):
+        if content.array is None:
+            raise pickle.UnpicklingError("asks for an array without content")
+        return content.array
+    if isinstance(content, dict):
+        return {_finished(key): _finished(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple, set, frozenset)):
+        return type(content)(map(_finished, content))
+    if isinstance(content, (_Type, _Admitted)):
+        raise pickle.UnpicklingError("holds a type")
+    return content
+
+
 def load_pickle(path: str | Path) -> Any:
     """Content of a pickle of numpy arrays and plain containers.
 
@@ -122,7 +176,7 @@ def load_pickle(path: str | Path) -> Any:
         raise InputError(f"no pickle at {path}")
     try:
         with path.open("rb") as file:
-            return _SafeUnpickler(file).load()
+            return _finished(_SafeUnpickler(file).load())
     except pickle.UnpicklingError as error:
         raise InputError(
             f"{path} is refused: it {error}; only numpy arrays and plain containers are admitted, "

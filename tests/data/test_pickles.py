@@ -95,6 +95,57 @@ def test_hostile_pickles_are_refused(tmp_path: Path, content: Any) -> None:
     assert not flag.exists()
 
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    ("part", "instead"),
+    [
+        (b"NNN", b"N"),  # a state of the type with which numpy itself crashes
+        (b"NNN", b"NN]"),
+        (b"<", b"X"),
+        (b"f4", b"O8"),
+        (b"f4", b"S4"),
+    ],
+)
+def test_damaged_types_and_arrays_are_refused(
+    tmp_path: Path, protocol: int, part: bytes, instead: bytes
+) -> None:
+    content = pickle.dumps({"U1": np.ones((2, 3), np.float32)}, protocol)
+    path = tmp_path / "damaged.pk"
+    path.write_bytes(content.replace(part, instead))
+    assert content.count(part) == 1
+    with pytest.raises(InputError, match=r"refused|damaged"):
+        load_pickle(path)
+
+
+def test_arrays_of_any_order_and_byte_order(tmp_path: Path) -> None:
+    grid = np.arange(6, dtype=np.float32).reshape(2, 3)
+    value = {"F": np.asfortranarray(grid), ">": grid.astype(">f8"), "0": np.float32(0.5)}
+    value["nested"] = [(grid, {"x": grid[0]})]
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        (tmp_path / "file.pk").write_bytes(pickle.dumps(value, protocol))
+        found = load_pickle(tmp_path / "file.pk")
+        assert np.array_equal(found["F"], grid)
+        assert np.array_equal(found[">"], grid)
+        assert found["0"] == np.float32(0.5)
+        assert np.array_equal(found["nested"][0][0], grid)
+        assert found["nested"][0][1]["x"].shape == (3,)
+        assert found["F"].flags.writeable
+
+
+def _refused_types() -> list[bytes]:
+    whole = pickle.dumps(np.ones(3, np.float32), 2)
+    calls = [place or 0 for code, _, place in pickletools.genops(whole) if code.name == "REDUCE"]
+    types = [b"\x80\x02cnumpy\nndarray\n.", b"\x80\x02cnumpy\ndtype\n."]
+    return [*types, whole[: calls[0] + 1] + b"."]
+
+
+@pytest.mark.parametrize("content", _refused_types())
+def test_types_and_arrays_without_content_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file.pk").write_bytes(content)
+    with pytest.raises(InputError, match=r"refused|damaged"):
+        load_pickle(tmp_path / "file.pk")
+
+
 @pytest.mark.parametrize("content", [b"", b"\x80\x05", b"hello", b"\x80\x04\x95\xff\xff"])
 def test_damaged_pickles(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "damaged.pk"
