@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import pickletools
+import tracemalloc
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -173,3 +174,12 @@ def test_pickles_that_are_not_embeddings(tmp_path: Path, value: object, words: s
     with pytest.raises(InputError, match=words) as caught:
         EmbeddingStore.from_pickle(path)
     assert "odd.pk" in str(caught.value)
+
+
+def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    (tmp_path / "file.pk").write_bytes(b"\x80\x02Nr\xff\xff\xff\x00.")  # number 16,777,215
+    tracemalloc.start()
+    assert load_pickle(tmp_path / "file.pk") is None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1e6
