@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torchmetrics import Metric
 
@@ -76,7 +76,12 @@ def test_t_eer_stays_within_its_bound(
         assert math.isnan(found) or abs(found - truth) <= bound + 1e-12
 
 
+_LABELS = np.array([0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+_ON_THE_EDGE = np.array([0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1.5, 1.5]), 1.0 * (_LABELS != 0), _LABELS
+
+
 @given(case=trials(6), grids=st.tuples(GRID, GRID))
+@example(_ON_THE_EDGE, ([0.0, 0.25, 1.0], [0.0]))  # miss is fa but for rounding
 @settings(max_examples=200, deadline=None)
 def test_closest_t_eer_stays_within_its_bound(
     case: tuple[np.ndarray, ...], grids: tuple[list[float], list[float]]

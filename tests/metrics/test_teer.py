@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from unittest import mock
 
 import numpy as np
@@ -22,7 +23,7 @@ def full_search(asv: np.ndarray, cm: np.ndarray, labels: np.ndarray, rho: float)
     first, second = tandem_polylines(asv, cm, labels)
     path = []
     for a, (miss_asv, fa_non, fa_spf) in enumerate(first):
-        if miss_asv >= (1 - rho) * fa_non + rho * fa_spf:
+        if miss_asv >= (1 - rho) * fa_non + rho * fa_spf - 1e-12:  # equal but for rounding
             continue
         passed = 1 - second[:, 0]
         miss = 1 - passed + passed * miss_asv
@@ -81,6 +82,22 @@ def test_blocks_of_the_path_fit_together(case: Trials, rho: float) -> None:
 def curves(case: Trials) -> tandem.TandemCurves:
     parts = tandem_of(case[0], case[1], case[2].astype(np.int8))
     return tandem.curves_at(parts, *tandem.thresholds_of(parts))
+
+
+RATES = st.fractions(0, 1, max_denominator=40)
+
+
+@given(RATES, RATES, st.fractions(0, 1, max_denominator=12))
+@settings(max_examples=500, deadline=None)
+def test_rounding_puts_no_threshold_before_the_path(
+    nontarget: Fraction, spoof: Fraction, rho: Fraction
+) -> None:
+    balanced = ((1 - rho) * nontarget + rho * spoof, nontarget, spoof)  # with a CM that accepts all
+    rows = [(0, 1, 1), balanced, (1, 0, 0)]
+    asv = [np.array([float(x) for x in column]) for column in zip(*rows, strict=True)]
+    cm = np.array([0.0, 1.0]), np.array([1.0, 0.0])
+    for points in tandem.path_points(tandem.TandemCurves(*asv, *cm), float(rho)):
+        assert (points.upper == 1).all()
 
 
 @given(trials(), st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]))

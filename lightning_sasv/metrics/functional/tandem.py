@@ -15,6 +15,7 @@ from lightning_sasv.metrics.functional.sorting import merged
 
 Index = NDArray[np.intp]
 
+_ROUNDING = 1e-15  # of a sum of rates: what is smaller counts as 0
 _REFINE = 8  # ASV thresholds of one level per threshold of the level above
 
 
@@ -105,9 +106,9 @@ def path_points(curves: TandemCurves, rho: float) -> Iterator[PathPoints]:
     Yields:
         The brackets of consecutive ASV thresholds; those without a balance are left out.
     """
-    size = int(np.argmin(curves.miss_asv < _mix(curves.fa_nontarget, curves.fa_spoof, rho)))
-    starts = np.arange(0, size, BLOCK)
     passed = 1 - curves.miss_cm
+    size = _path_size(curves, rho)
+    starts = np.arange(0, size, BLOCK)
     whole = np.zeros(1, np.intp), np.full(1, passed.size - 1)
     coarse = _Sums.of(curves, passed, rho, starts)
     bounds = np.append(_bisect(coarse, np.arange(starts.size), *whole), 0)
@@ -117,6 +118,24 @@ def path_points(curves: TandemCurves, rho: float) -> Iterator[PathPoints]:
         rates = [curves.rates(asv, at) for at in (found - 1, found)]
         miss, fa = ([rate[0] for rate in rates], [_mix(*rate[1:], rho) for rate in rates])
         yield PathPoints(asv, found, (miss[0], miss[1]), (fa[0], fa[1]))
+
+
+def _path_size(curves: TandemCurves, rho: float) -> int:
+    """Number of ASV thresholds with miss < fa when the countermeasure accepts all.
+
+    Found by bisection: the difference never grows with the ASV threshold. One that is a rounding
+    error counts as none, so that every balance lies after the beginning of the path.
+    """
+    low, high = 0, curves.miss_asv.size - 1  # "accept all" is on the path, "reject all" is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        at = slice(middle, middle + 1)
+        fa = _mix(curves.fa_nontarget[at], curves.fa_spoof[at], rho)
+        if (curves.miss_asv[at] < fa - _ROUNDING).all():
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 class PathPair(NamedTuple):
