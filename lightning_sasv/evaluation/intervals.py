@@ -17,6 +17,7 @@ from lightning_sasv.metrics.functional import COLUMNS, Settings
 from lightning_sasv.metrics.functional.bootstrap import percentile_interval
 from lightning_sasv.metrics.functional.families import as_columns, build_families
 from lightning_sasv.metrics.functional.resampling import Clusters, replicate_weights
+from lightning_sasv.metrics.functional.sorted_trials import Drawn
 
 Progress = Callable[[], object]
 """Called after each replicate."""
@@ -124,8 +125,9 @@ def _evaluator(
         results: list[float] = []
         for name, parts in families.items():
             values: dict[str, float] = {}
+            drawn = Drawn(weights)
             for family in parts:
-                values |= family(weights)
+                values |= family(drawn)
             results += [values[metric] for metric in wanted[name]]
         return results
 

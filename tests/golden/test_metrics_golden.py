@@ -27,6 +27,7 @@ from lightning_sasv.metrics.functional import (
     t_eer_path,
 )
 from lightning_sasv.metrics.functional.families import build_families
+from lightning_sasv.metrics.functional.sorted_trials import Drawn
 
 Columns = dict[str, np.ndarray]
 SETS = ("dev", "eval")
@@ -270,7 +271,7 @@ def test_intervals_by_trials_are_the_packages(
     for k in range(1000):
         drawn = np.bincount(resample(trials, random_state=k), minlength=codes.size)
         for name, family in families.items():
-            values[name].append(family(drawn)["sasv_eer"])
+            values[name].append(family(Drawn(drawn))["sasv_eer"])
     for name, replicates in values.items():
         expected = golden["systems"][name]["eval"]["ci95_trials"]
         low, high = 100 * np.percentile(replicates, (2.5, 97.5))

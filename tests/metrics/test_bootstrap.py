@@ -27,6 +27,7 @@ from lightning_sasv.metrics.functional import (
 from lightning_sasv.metrics.functional.bootstrap import percentile_interval
 from lightning_sasv.metrics.functional.families import build_families
 from lightning_sasv.metrics.functional.resampling import replicate_weights
+from lightning_sasv.metrics.functional.sorted_trials import Drawn
 from tests.metrics.oracles import repeat, trials
 
 Columns = dict[str, np.ndarray]
@@ -36,7 +37,7 @@ def weighted(columns: Columns, labels: np.ndarray, w: np.ndarray, names: list[st
     families = build_families(names, columns, labels.astype(np.int8), Settings())
     values: dict[str, float] = {}
     for family in families:
-        values |= family(w)
+        values |= family(Drawn(w))
     return values
 
 
@@ -116,7 +117,7 @@ def test_weights_are_repetitions_under_every_convention(
         ["sasv_eer", "sv_eer", "spf_eer"], {"sasv": scores}, labels.astype(np.int8), setting
     )
     expected = sasv_eers(*repeat(w, scores, labels), convention=convention)  # type: ignore[arg-type]
-    assert list(families[0](w).values()) == pytest.approx(expected[:3], abs=1e-14)
+    assert list(families[0](Drawn(w)).values()) == pytest.approx(expected[:3], abs=1e-14)
 
 
 def test_unit_weights_give_the_metrics_themselves(simulated: Columns) -> None:
@@ -132,7 +133,7 @@ def test_interval_is_the_packages_on_the_same_draws(simulated: Columns) -> None:
     size = scores.size
     draws = [resample(np.arange(size), random_state=k) for k in range(60)]
     family = build_families(["sasv_eer"], {"sasv": scores}, labels.astype(np.int8), Settings())[0]
-    ours = [family(np.bincount(drawn, minlength=size))["sasv_eer"] for drawn in draws]
+    ours = [family(Drawn(np.bincount(drawn, minlength=size)))["sasv_eer"] for drawn in draws]
     literal = [
         eer(scores[drawn][labels[drawn] == 1], scores[drawn][labels[drawn] != 1]).value
         for drawn in draws

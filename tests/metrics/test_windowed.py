@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lightning_sasv.metrics.functional import Settings, bootstrap, families
 from lightning_sasv.metrics.functional.eer import Convention
+from lightning_sasv.metrics.functional.sorted_trials import Drawn, SortedClass
 from lightning_sasv.metrics.functional.weighted import DetectionFamily
 from lightning_sasv.metrics.functional.windowed import WindowedFamily
 from tests.metrics.oracles import trials
@@ -22,9 +23,10 @@ NAMES = {"eer": "sasv_eer", "eer_0": "sv_eer", "eer_1": "spf_eer"}
 def both(
     scores: np.ndarray, labels: np.ndarray, convention: Convention, names: dict[str, str]
 ) -> tuple[WindowedFamily, DetectionFamily]:
-    parts = scores, labels == 1, (labels == 2, labels == 0), names
-    plain = DetectionFamily(*parts, (1.0, 1.0, 1.0), convention)
-    return WindowedFamily(*parts, convention), plain
+    masks = labels == 1, labels == 2, labels == 0
+    first, *others = (SortedClass(scores, mask) for mask in masks)
+    plain = DetectionFamily(first, others, names, (1.0, 1.0, 1.0), convention)
+    return WindowedFamily(scores, masks[0], masks[1:], names, convention), plain
 
 
 @given(
@@ -43,7 +45,7 @@ def test_any_weights(
     asv, _, labels = case
     window, plain = both(asv, labels, convention, {what: NAMES[what] for what in sorted(wanted)})
     w = np.array(data.draw(st.lists(st.integers(0, 4), min_size=asv.size, max_size=asv.size)))
-    found, expected = window(w), plain(w)
+    found, expected = window(Drawn(w)), plain(Drawn(w))
     assert found.keys() == expected.keys()
     for name, value in found.items():
         assert value == pytest.approx(expected[name], abs=0, nan_ok=True)
@@ -58,7 +60,7 @@ def test_a_replicate_does_not_need_all_trials(
     window, plain = both(scores, labels, convention, NAMES)
     for _ in range(5):
         weights = np.bincount(rng.integers(0, 30_000, 30_000), minlength=30_000)
-        assert window(weights) == plain(weights)
+        assert window(Drawn(weights)) == plain(Drawn(weights))
     assert "_all" not in vars(window), "no replicate left the window"
 
 
@@ -67,7 +69,7 @@ def test_weights_that_move_the_crossing_away(rng: np.random.Generator) -> None:
     scores = rng.normal(size=30_000) + 3 * (labels == 1)
     window, plain = both(scores, labels, "asvspoof", NAMES)
     weights = np.where((labels == 1) & (scores > 0.3), 0, 1)
-    assert window(weights) == plain(weights)
+    assert window(Drawn(weights)) == plain(Drawn(weights))
     assert "_all" in vars(window)
 
 

@@ -27,6 +27,7 @@ from lightning_sasv.metrics.functional.families import (
     build_families,
 )
 from lightning_sasv.metrics.functional.resampling import Clusters, Weights, replicate_weights
+from lightning_sasv.metrics.functional.sorted_trials import Drawn
 from lightning_sasv.metrics.functional.weighted import Values
 
 Metric: TypeAlias = str | Callable[[Floats, Codes], float]
@@ -213,8 +214,9 @@ def _evaluator(
 
     def evaluate(weights: Weights) -> list[float]:
         values: Values = {}
+        drawn = Drawn(weights)
         for family in families:
-            values |= family(weights)
+            values |= family(drawn)
         return [values[name] for name in known]
 
     return evaluate, codes.size

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.errors import InputError
@@ -20,6 +18,7 @@ from lightning_sasv.metrics.functional._checks import (
 )
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights, cm_dcf_weights
 from lightning_sasv.metrics.functional.eer import Convention, check_convention
+from lightning_sasv.metrics.functional.sorted_trials import SortedTrials
 from lightning_sasv.metrics.functional.weighted import DetectionFamily, Family, eer_kinds
 from lightning_sasv.metrics.functional.weighted_pair import (
     CrossEntropyFamily,
@@ -102,57 +101,61 @@ def build_families(
     check_convention(settings.convention)
     for name in names:
         check_metric(name, columns)
-    spoof, target, nontarget = (codes == member.value for member in TrialClass)
+    trials = SortedTrials(columns, codes)
+    return [*_detections(names, trials, settings), *_pair_families(names, trials, settings)]
+
+
+def _detections(names: Sequence[str], trials: SortedTrials, settings: Settings) -> Iterator[Family]:
+    """The families of one column each."""
+    target, nontarget, spoof = TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF
     weights_a, weights_cm = a_dcf_weights(settings.costs), cm_dcf_weights(settings.tandem_costs)
-    detections = (
-        (SASV_METRICS, "sasv", target, (nontarget, spoof), weights_a),
-        (ASV_METRICS, "asv", target, (nontarget,), (1.0, 1.0)),
-        (CM_METRICS, "cm", target | nontarget, (spoof,), weights_cm),
+    tasks: tuple[_Task, ...] = (
+        _Task(SASV_METRICS, "sasv", ((target,), (nontarget,), (spoof,)), weights_a),
+        _Task(ASV_METRICS, "asv", ((target,), (nontarget,)), (1.0, 1.0)),
+        _Task(CM_METRICS, "cm", ((target, nontarget), (spoof,)), weights_cm),
     )
-    families: list[Family] = []
-    for table, column, positive, negatives, weights in detections:
-        wanted = {what: name for what, name in table.items() if name in names}
+    for task in tasks:
+        wanted = {what: name for what, name in task.names.items() if name in names}
         if wanted:
-            parts = columns[column], positive, negatives, wanted
-            families.append(_detection(*parts, weights, settings.convention))
-    return families + _pair_families(names, columns, codes, settings)
+            yield _detection(task, wanted, trials, settings.convention)
+
+
+class _Task(NamedTuple):
+    """A detection task: its metrics, its column, and its classes, the positives first."""
+
+    names: Mapping[str, str]
+    column: str
+    classes: tuple[tuple[TrialClass, ...], ...]
+    weights: tuple[float, ...]
 
 
 def _detection(
-    scores: Floats,
-    positive: NDArray[np.bool_],
-    negatives: tuple[NDArray[np.bool_], ...],
-    wanted: Mapping[str, str],
-    weights: tuple[float, ...],
-    convention: Convention,
+    task: _Task, wanted: Mapping[str, str], trials: SortedTrials, convention: Convention
 ) -> Family:
-    rates = eer_kinds(wanted, len(negatives))
-    present = all(mask.any() for mask in (positive, *negatives))
-    if scores.size > MANY and convention != "rocch" and present and len(rates) == len(wanted):
-        windowed = WindowedFamily(scores, positive, negatives, wanted, convention)
-        if windowed.share < MOST:
-            return windowed
-    return DetectionFamily(scores, positive, negatives, wanted, weights, convention)
+    rates = eer_kinds(wanted, len(task.classes) - 1)
+    scores = trials.columns[task.column]
+    if scores.size > MANY and convention != "rocch" and len(rates) == len(wanted):
+        positive, *negatives = (trials.mask(*members) for members in task.classes)
+        if all(mask.any() for mask in (positive, *negatives)):
+            windowed = WindowedFamily(scores, positive, tuple(negatives), wanted, convention)
+            if windowed.share < MOST:
+                return windowed
+    first, *others = (trials.of(task.column, *members) for members in task.classes)
+    return DetectionFamily(first, others, wanted, task.weights, convention)
 
 
 def _pair_families(
-    names: Sequence[str], columns: Mapping[str, Floats], codes: Codes, settings: Settings
-) -> list[Family]:
-    def tandem(asv: Floats, cm: Floats) -> Family:
-        return TandemFamily(asv, cm, codes, closest="t_eer_closest" in names)
-
-    def cost(asv: Floats, cm: Floats) -> Family:
-        return TandemCostFamily(asv, cm, codes, settings.tandem_costs)
-
-    def entropy(asv: Floats, cm: Floats) -> Family:
-        return CrossEntropyFamily(asv, cm, codes, settings.priors, "nce_min" in names)
-
-    makers: list[tuple[tuple[str, ...], Callable[[Floats, Floats], Family]]] = [
-        (TANDEM_METRICS, tandem),
-        (TANDEM_COST_METRICS, cost),
-        (CROSS_ENTROPY_METRICS, entropy),
-    ]
-    return [make(columns["asv"], columns["cm"]) for own, make in makers if set(own) & set(names)]
+    names: Sequence[str], trials: SortedTrials, settings: Settings
+) -> Iterator[Family]:
+    """The families of the ASV and the CM score."""
+    wanted = set(names)
+    if wanted & set(TANDEM_METRICS):
+        yield TandemFamily(trials, closest="t_eer_closest" in wanted)
+    if wanted & set(TANDEM_COST_METRICS):
+        yield TandemCostFamily(trials, settings.tandem_costs)
+    if wanted & set(CROSS_ENTROPY_METRICS):
+        columns = trials.columns["asv"], trials.columns["cm"]
+        yield CrossEntropyFamily(*columns, trials.codes, settings.priors, "nce_min" in wanted)
 
 
 def check_metric(name: str, columns: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ trials literally repeated so often, which is what resampling needs: no sorting p
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -27,40 +27,25 @@ from lightning_sasv.metrics.functional.ladder import (
 from lightning_sasv.metrics.functional.pav import hull, hull_eer
 from lightning_sasv.metrics.functional.ranking import Ranking
 from lightning_sasv.metrics.functional.resampling import Weights
+from lightning_sasv.metrics.functional.sorted_trials import Drawn, SortedClass
 
 Values = dict[str, float]
 
 
 class Family(Protocol):
-    """Metrics that share their sorting; called with the weight of each trial."""
+    """Metrics that are computed together; called with the weight of each trial."""
 
-    def __call__(self, weights: Weights) -> Values:
+    def __call__(self, drawn: Drawn) -> Values:
         """Every metric of the family, by name; NaN where a class has no weight."""
         ...
-
-
-class SortedClass:
-    """The trials of one class in ascending order of their scores."""
-
-    def __init__(self, scores: Floats, mask: NDArray[np.bool_]) -> None:
-        trials = np.flatnonzero(mask)
-        self.trials = trials[np.argsort(scores[trials])]
-        self.values = scores[self.trials]
-
-    def cumulative(self, weights: Weights) -> NDArray[np.int64]:
-        """Summed weight of the first so many trials, from 0 to the total."""
-        total = np.zeros(self.trials.size + 1, dtype=np.int64)
-        np.cumsum(weights.take(self.trials), out=total[1:])
-        return total
 
 
 class DetectionFamily:
     """Everything that one score and one or two kinds of negatives give.
 
     Args:
-        scores: Score of each trial.
-        positive: Which trials are positives.
-        negatives: For each kind, which trials they are.
+        positive: The positives.
+        negatives: The negatives of each kind.
         names: Name of each metric wanted, by what it is: ``eer``, ``eer_0``, ``eer_1`` (against
             one kind of negatives), ``cllr``, ``cllr_min``, ``cllr_calib``, ``min_dcf``,
             ``act_dcf``.
@@ -70,18 +55,15 @@ class DetectionFamily:
 
     def __init__(
         self,
-        scores: Floats,
-        positive: NDArray[np.bool_],
-        negatives: tuple[NDArray[np.bool_], ...],
+        positive: SortedClass,
+        negatives: Sequence[SortedClass],
         names: Mapping[str, str],
         weights: tuple[float, ...],
         convention: Convention = "asvspoof",
     ) -> None:
         self.names, self.weights, self.convention = names, weights, convention
-        self.positive = SortedClass(scores, positive)
-        self.negatives = [SortedClass(scores, mask) for mask in negatives]
-        self.rungs = ladder(self.positive.values, *(part.values for part in self.negatives))
-        classes = (self.positive, *self.negatives)
+        self.classes = classes = (positive, *negatives)
+        self.rungs = ladder(*(part.values for part in classes))
         if "cllr" in names or "cllr_calib" in names:
             kinds = (positive_loss, *(negative_loss for _ in negatives))
             pairs = zip(kinds, classes, strict=True)
@@ -90,40 +72,40 @@ class DetectionFamily:
             cut = bayes_threshold(weights)
             self.cuts = [np.searchsorted(part.values, cut, side="right") for part in classes]
         if convention in ("interpolated", "max"):
-            self.masks = (positive, *negatives)
-            self.ranking = Ranking(scores)
+            self.ranking = Ranking(np.concatenate([part.values for part in classes]))
+            self.owner = np.repeat(np.arange(len(classes)), [part.values.size for part in classes])
 
-    def __call__(self, weights: Weights) -> Values:
+    def __call__(self, drawn: Drawn) -> Values:
         """Every metric wanted, by name."""
-        classes = (self.positive, *self.negatives)
-        cumulative = [part.cumulative(weights) for part in classes]
+        cumulative = [drawn.cumulative(part) for part in self.classes]
         if not all(total[-1] for total in cumulative):
             return dict.fromkeys(self.names.values(), math.nan)
         ranks = (self.rungs.first, *self.rungs.below)
         counts = [total.take(rank) for total, rank in zip(cumulative, ranks, strict=True)]
         values: Values = {}
-        self._eers(weights, counts, values)
-        self._cllrs(weights, counts, values)
+        self._eers(drawn, counts, values)
+        self._cllrs(drawn, counts, values)
         self._dcfs(cumulative, counts, values)
         return {name: values[what] for what, name in self.names.items()}
 
-    def _eers(self, weights: Weights, counts: list[NDArray[np.int64]], values: Values) -> None:
-        kinds = eer_kinds(self.names, len(self.negatives))
+    def _eers(self, drawn: Drawn, counts: list[NDArray[np.int64]], values: Values) -> None:
+        kinds = eer_kinds(self.names, len(self.classes) - 1)
         if kinds and self.convention in ("interpolated", "max"):
-            counts = [self.ranking.rejected(np.where(mask, weights, 0)) for mask in self.masks]
+            weights = np.concatenate([drawn.of(part) for part in self.classes])
+            own = (np.where(self.owner == place, weights, 0) for place in range(len(self.classes)))
+            counts = [self.ranking.rejected(part) for part in own]
         for what, kind in kinds.items():
             values[what] = _eer(counts[0], sum(counts[kind][1:], counts[kind][0]), self.convention)
 
-    def _cllrs(self, weights: Weights, counts: list[NDArray[np.int64]], values: Values) -> None:
+    def _cllrs(self, drawn: Drawn, counts: list[NDArray[np.int64]], values: Values) -> None:
         wanted = {"cllr", "cllr_min", "cllr_calib"} & set(self.names)
         if not wanted:
             return
         cost = math.nan
         if wanted != {"cllr_min"}:
-            classes = (self.positive, *self.negatives)
             sums = [
-                weighted_sum(loss, weights.take(part.trials))
-                for loss, part in zip(self.losses, classes, strict=True)
+                weighted_sum(loss, drawn.of(part))
+                for loss, part in zip(self.losses, self.classes, strict=True)
             ]
             negatives = sum(int(count[-1]) for count in counts[1:])
             cost = (sums[0] / int(counts[0][-1]) + sum(sums[1:]) / negatives) / 2

@@ -18,32 +18,37 @@ from lightning_sasv.metrics.functional.cross_entropy import (
     trial_losses,
 )
 from lightning_sasv.metrics.functional.ladder import ladder, smallest_cost
-from lightning_sasv.metrics.functional.resampling import Weights
+from lightning_sasv.metrics.functional.sorted_trials import Drawn, SortedClass, SortedTrials
 from lightning_sasv.metrics.functional.steps import Steps
 from lightning_sasv.metrics.functional.tandem import closest_pair, curves_at, thresholds_of
 from lightning_sasv.metrics.functional.tdcf import Version, tdcf_coefficients, verifier_rates
-from lightning_sasv.metrics.functional.weighted import (
-    SortedClass,
-    Values,
-    weighted_sum,
-)
+from lightning_sasv.metrics.functional.weighted import Values, weighted_sum
 from lightning_sasv.trials import TrialClass
+
+
+def asv_classes(trials: SortedTrials) -> list[SortedClass]:
+    """Targets, nontargets and spoofs by their ASV scores."""
+    order = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
+    return [trials.of("asv", member) for member in order]
+
+
+def cm_classes(trials: SortedTrials) -> list[SortedClass]:
+    """Bona fide trials and spoofs by their CM scores."""
+    genuine = (TrialClass.TARGET, TrialClass.NONTARGET)
+    return [trials.of("cm", *genuine), trials.of("cm", TrialClass.SPOOF)]
 
 
 class TandemFamily:
     """Concurrent t-EER: ``t_eer``, and ``t_eer_closest`` if wanted."""
 
-    def __init__(self, asv: Floats, cm: Floats, codes: Codes, closest: bool) -> None:
-        masks = [codes == member.value for member in TrialClass]
-        spoof, target, nontarget = masks
-        self.classes = [SortedClass(asv, mask) for mask in (target, nontarget, spoof)]
-        self.classes += [SortedClass(cm, target | nontarget), SortedClass(cm, spoof)]
+    def __init__(self, trials: SortedTrials, closest: bool) -> None:
+        self.classes = [*asv_classes(trials), *cm_classes(trials)]
         self.closest = closest
         self.grids = thresholds_of(Tandem(*(Steps(part.values) for part in self.classes)))
 
-    def __call__(self, weights: Weights) -> Values:
+    def __call__(self, drawn: Drawn) -> Values:
         """The rates of weighted trials."""
-        steps = [Steps(part.values, weights.take(part.trials)) for part in self.classes]
+        steps = [Steps(part.values, drawn.of(part)) for part in self.classes]
         values = {"t_eer": math.nan, "t_eer_closest": math.nan}
         if not all(part.total for part in steps):
             return values
@@ -59,18 +64,16 @@ class TandemFamily:
 class TandemCostFamily:
     """Minimum t-DCF: ``min_t_dcf`` and ``min_t_dcf_legacy``."""
 
-    def __init__(self, asv: Floats, cm: Floats, codes: Codes, costs: CostModel) -> None:
-        spoof, target, nontarget = (codes == member.value for member in TrialClass)
-        self.asv = [SortedClass(asv, mask) for mask in (target, nontarget, spoof)]
-        self.cm = [SortedClass(cm, mask) for mask in (target | nontarget, spoof)]
+    def __init__(self, trials: SortedTrials, costs: CostModel) -> None:
+        self.asv, self.cm = asv_classes(trials), cm_classes(trials)
         self.asv_rungs = ladder(self.asv[0].values, self.asv[1].values)
         self.cm_rungs = ladder(self.cm[0].values, self.cm[1].values)
         self.costs = costs
 
-    def __call__(self, weights: Weights) -> Values:
+    def __call__(self, drawn: Drawn) -> Values:
         """The costs of weighted trials."""
-        totals = [part.cumulative(weights) for part in self.asv]
-        bona_fide, spoof = (part.cumulative(weights) for part in self.cm)
+        totals = [drawn.cumulative(part) for part in self.asv]
+        bona_fide, spoof = (drawn.cumulative(part) for part in self.cm)
         if not all(total[-1] for total in totals):
             return {"min_t_dcf": math.nan, "min_t_dcf_legacy": math.nan}
         rates = verifier_rates([part.values for part in self.asv], totals, self.asv_rungs)
@@ -100,8 +103,9 @@ class CrossEntropyFamily:
         self.trials = [np.flatnonzero(codes == code) for code in range(self.prior.size)]
         self.losses = [losses[trials] for trials in self.trials]
 
-    def __call__(self, weights: Weights) -> Values:
+    def __call__(self, drawn: Drawn) -> Values:
         """The cross-entropy of weighted trials."""
+        weights = drawn.weights
         counts = [weights.take(trials) for trials in self.trials]
         values = {"nce": math.nan, "nce_min": math.nan}
         if not all(count.any() for count in counts):
@@ -111,8 +115,8 @@ class CrossEntropyFamily:
         sums = np.array([weighted_sum(loss, count) for loss, count in pairs])
         values["nce"] = float(self.prior @ (sums / totals)) / entropy(self.prior)
         if self.minimum:
-            drawn = np.flatnonzero(weights)
-            codes = self.codes[drawn]
-            shares = weights[drawn] * (self.prior / totals)[codes]
-            values["nce_min"] = refitted(self.asv[drawn], self.cm[drawn], codes, shares, self.prior)
+            used = np.flatnonzero(weights)
+            codes = self.codes[used]
+            shares = weights[used] * (self.prior / totals)[codes]
+            values["nce_min"] = refitted(self.asv[used], self.cm[used], codes, shares, self.prior)
         return values

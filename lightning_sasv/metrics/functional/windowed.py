@@ -17,14 +17,10 @@ from numpy.typing import NDArray
 from lightning_sasv.metrics.functional._checks import Floats
 from lightning_sasv.metrics.functional.eer import Convention, eer_of_sorted
 from lightning_sasv.metrics.functional.resampling import Weights
+from lightning_sasv.metrics.functional.sorted_trials import Drawn, Mask, SortedClass
 from lightning_sasv.metrics.functional.sorting import ascending
 from lightning_sasv.metrics.functional.unordered import Unordered
-from lightning_sasv.metrics.functional.weighted import (
-    DetectionFamily,
-    SortedClass,
-    Values,
-    eer_kinds,
-)
+from lightning_sasv.metrics.functional.weighted import DetectionFamily, Values, eer_kinds
 
 MANY = 1 << 14
 """Trials from which on a window saves time."""
@@ -33,8 +29,6 @@ MOST = 0.2
 """Largest share of the trials with which a window saves time."""
 
 _FACTOR = 2.0  # by which the odds of an error at either end of the window differ from the EER's
-
-Mask = NDArray[np.bool_]
 
 
 class WindowedFamily:
@@ -80,16 +74,16 @@ class WindowedFamily:
         """Share of the trials that count one by one."""
         return sum(part.values.size for part in self._classes) / self._scores.size
 
-    def __call__(self, weights: Weights) -> Values:
+    def __call__(self, drawn: Drawn) -> Values:
         """Every rate wanted, by name; NaN where a class has no weight."""
+        weights = drawn.weights
         if not all(_any(weights, trials) for trials in self._needed):
             return dict.fromkeys(self._names.values(), math.nan)
-        drawn = [weights.take(part.trials) for part in self._classes]
-        totals = self._totals(weights)
-        if not self._holds(drawn, totals):
-            return self._all(weights)
-        rest = [total - int(part.sum()) for total, part in zip(totals, drawn, strict=True)]
-        return self._near(np.concatenate([*drawn, np.array(rest, dtype=np.int64)]))
+        near, totals = [drawn.of(part) for part in self._classes], self._totals(weights)
+        if not self._holds(near, totals):
+            return self._all(drawn)
+        rest = [total - int(part.sum()) for total, part in zip(totals, near, strict=True)]
+        return self._near(Drawn(np.concatenate([*near, np.array(rest, dtype=np.int64)])))
 
     def _ends(self) -> tuple[float, float]:
         """Scores between which the crossings of all weightings are expected."""
@@ -118,17 +112,16 @@ class WindowedFamily:
         return self._family(self._scores, self._masks)
 
     def _family(self, scores: Floats, masks: Sequence[Mask]) -> DetectionFamily:
+        positive, *negatives = (SortedClass(scores, mask) for mask in masks)
         plain = (1.0,) * len(masks)
-        return DetectionFamily(
-            scores, masks[0], tuple(masks[1:]), self._names, plain, self._convention
-        )
+        return DetectionFamily(positive, negatives, self._names, plain, self._convention)
 
-    def _holds(self, drawn: list[Weights], totals: list[int]) -> bool:
+    def _holds(self, near: list[Weights], totals: list[int]) -> bool:
         """Whether every crossing lies within: FRR < FAR at its start and FRR >= FAR at its end."""
-        missed, P = int(drawn[0][: self._wrong[0]].sum()), totals[0]
-        rejected = int(drawn[0].sum())
-        sums = [int(part.sum()) for part in drawn]
-        over = [int(part[n:].sum()) for part, n in zip(drawn, self._wrong, strict=True)]
+        missed, P = int(near[0][: self._wrong[0]].sum()), totals[0]
+        rejected = int(near[0].sum())
+        sums = [int(part.sum()) for part in near]
+        over = [int(part[n:].sum()) for part, n in zip(near, self._wrong, strict=True)]
         for kind in self._kinds:
             N, accepted, beyond = sum(totals[kind]), sum(sums[kind]), sum(over[kind])
             if missed * N >= accepted * P or rejected * N < beyond * P:
