@@ -25,9 +25,9 @@ from lightning_sasv.metrics.functional.ladder import (
     smallest_cost,
 )
 from lightning_sasv.metrics.functional.pav import hull, hull_eer
-from lightning_sasv.metrics.functional.ranking import Ranking
 from lightning_sasv.metrics.functional.resampling import Weights
 from lightning_sasv.metrics.functional.sorted_trials import Drawn, SortedClass
+from lightning_sasv.metrics.functional.sorting import merged
 
 Values = dict[str, float]
 
@@ -71,9 +71,10 @@ class DetectionFamily:
         if "act_dcf" in names:
             cut = bayes_threshold(weights)
             self.cuts = [np.searchsorted(part.values, cut, side="right") for part in classes]
-        if convention in ("interpolated", "max"):
-            self.ranking = Ranking(np.concatenate([part.values for part in classes]))
-            self.owner = np.repeat(np.arange(len(classes)), [part.values.size for part in classes])
+        if convention in ("interpolated", "max"):  # at "accept all" and at every distinct score
+            scores = merged(*(part.values for part in classes))
+            places = (np.searchsorted(part.values, scores, side="right") for part in classes)
+            self.ranks = [np.append(0, place) for place in places]
 
     def __call__(self, drawn: Drawn) -> Values:
         """Every metric wanted, by name."""
@@ -91,9 +92,8 @@ class DetectionFamily:
     def _eers(self, drawn: Drawn, counts: list[NDArray[np.int64]], values: Values) -> None:
         kinds = eer_kinds(self.names, len(self.classes) - 1)
         if kinds and self.convention in ("interpolated", "max"):
-            weights = np.concatenate([drawn.of(part) for part in self.classes])
-            own = (np.where(self.owner == place, weights, 0) for place in range(len(self.classes)))
-            counts = [self.ranking.rejected(part) for part in own]
+            pairs = zip(self.classes, self.ranks, strict=True)
+            counts = [drawn.cumulative(part).take(ranks) for part, ranks in pairs]
         for what, kind in kinds.items():
             values[what] = _eer(counts[0], sum(counts[kind][1:], counts[kind][0]), self.convention)
 
