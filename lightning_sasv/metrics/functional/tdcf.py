@@ -173,5 +173,9 @@ def _rates_at_eer(asv: ArrayLike | None, labels: ArrayLike) -> ASVRates:
     order = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
     target, nontarget, spoof = (Unordered(scores, codes, (member,)) for member in order)
     threshold = eer_of_sorted(ascending(target.all()), nontarget).threshold
-    miss, *accepted = (part.short_of(threshold) / part.size for part in (target, nontarget, spoof))
-    return ASVRates(miss, *(1 - share for share in accepted))
+    below = [part.short_of(threshold) for part in (target, nontarget, spoof)]
+    return ASVRates(
+        below[0] / target.size,
+        (nontarget.size - below[1]) / nontarget.size,
+        (spoof.size - below[2]) / spoof.size,
+    )
