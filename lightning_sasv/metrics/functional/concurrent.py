@@ -65,7 +65,7 @@ def find_meeting(tandem: Tandem) -> Meeting | None:
     Returns:
         The point, found to machine precision.
     """
-    coarse = _Stretch(tandem, _grid(tandem), from_start=True)
+    coarse = Stretch(tandem, _grid(tandem), from_start=True)
     q, fa, spoof = coarse.passed, coarse.fa[: coarse.inside], coarse.spoof[: coarse.inside]
     strict, lax = cm_false_acceptance(tandem, 1 - q)
     lowest = fa[1:] * q[:-1] - lax[1:] * spoof[:-1]
@@ -75,7 +75,7 @@ def find_meeting(tandem: Tandem) -> Meeting | None:
         coarse.inside - 1,
     ):
         thresholds = _within(tandem, coarse.thresholds, int(block))
-        found = _Stretch(tandem, thresholds, from_start=block == 0).root()
+        found = Stretch(tandem, thresholds, from_start=block == 0).root()
         if found is not None:
             return found
     return None
@@ -105,7 +105,7 @@ def cm_false_acceptance(tandem: Tandem, miss: Floats) -> tuple[Floats, Floats]:
     return np.where(inside, between, strict), np.where(inside, between, lax)
 
 
-class _Stretch:
+class Stretch:
     """Consecutive ASV operating points of the path miss = fa_non.
 
     Only the first ``inside`` of them lie on the path; if there is one more, the path ends between

@@ -16,6 +16,7 @@ paths of all ρ meet: the concurrent t-EER.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -36,6 +37,7 @@ from lightning_sasv.metrics.functional.concurrent import (
     find_meeting,
     tandem_rates,
 )
+from lightning_sasv.metrics.functional.meeting_window import MANY, NoWindowError, meeting_near
 from lightning_sasv.metrics.functional.sorting import ascending
 from lightning_sasv.metrics.functional.steps import Steps
 from lightning_sasv.metrics.functional.tandem import (
@@ -132,7 +134,13 @@ def t_eer(
     """
     check_rule(rule)
     _check_rho(rho)
-    tandem = tandem_of(*check_pair(asv, cm, labels))
+    columns = check_pair(asv, cm, labels)
+    if rule == "interpolated" and columns[2].size > MANY:
+        with suppress(NoWindowError):
+            near = meeting_near(*columns)
+            if near is not None:
+                return _interpolated(*near)
+    tandem = tandem_of(*columns)
     meeting = find_meeting(tandem)
     if rule == "interpolated" and meeting is not None:
         return _interpolated(tandem, meeting)
