@@ -245,7 +245,7 @@ def child(size: int, task: str) -> None:
     del columns, asv, cm, scores, labels
     function(*given)
     reset_peak()
-    elapsed = seconds(lambda: function(*given), 5 if size <= 1_000_000 else 2)
+    elapsed = seconds(lambda: function(*given), 5)
     raw = sum(column.nbytes for column in given if column.dtype == np.float64)
     print(elapsed, memory("VmHWM") - start, raw)
 
