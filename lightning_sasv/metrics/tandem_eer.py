@@ -15,6 +15,7 @@ from lightning_sasv.metrics.functional.tandem import (
     Index,
     TandemCurves,
     closest_pair,
+    path_bounds,
     path_points,
 )
 from lightning_sasv.metrics.functional.teer import Rule, check_rule, t_eer
@@ -108,25 +109,16 @@ def _curves(asv: Histogram, cm: Histogram) -> TandemCurves:
 def _bracket(curves: TandemCurves) -> tuple[float, float, bool]:
     """Smallest and largest value a concurrent point can have, and whether one must exist.
 
-    Whatever lies between the thresholds of the grid, all factors of the gap fa_non - fa_spf are
-    monotone along the path miss = fa_non, so their values at the ends of a bin bound it inside;
-    only bins where it can vanish remain. Where it certainly changes its sign, it does vanish.
+    Only bins where the gap of the path miss = fa_non can vanish remain. Where it certainly changes
+    its sign, it does vanish.
     """
-    miss, fa, spoof = curves.miss_asv, curves.fa_nontarget, curves.fa_spoof
-    last = int(np.argmax(fa < miss))  # the path ends in the bin before
-    miss, fa, spoof = miss[: last + 1], fa[: last + 1], spoof[: last + 1]
-    passed = 1 / (1 + np.maximum(fa - miss, 0))
-    low, high = fa[1:] * passed[:-1], fa[:-1] * passed[1:]
-    above = np.maximum(np.searchsorted(curves.miss_cm, 1 - passed) - 1, 0)
-    below = np.searchsorted(curves.miss_cm, 1 - passed, side="right")
-    lax, strict = curves.fa_cm[above], curves.fa_cm[np.minimum(below, curves.miss_cm.size - 1)]
-    possible = (low - lax[1:] * spoof[:-1] <= 0) & (high - strict[:-1] * spoof[1:] >= 0)
-    own = slice(last)  # grid thresholds on the path
-    positive = (fa * passed - lax * spoof)[own] > _ROUNDING
-    negative = (fa * passed - strict * spoof)[own] < -_ROUNDING
-    certain = bool(positive.any() and negative.any())
-    if not possible.any():
+    bounds = path_bounds(curves)
+    lowest, highest = (gap[:-1] for gap in bounds.gap_at)  # at thresholds on the path
+    certain = bool((lowest > _ROUNDING).any() and (highest < -_ROUNDING).any())
+    possible = bounds.possible()
+    if not possible.size:
         return math.inf, -math.inf, False
+    low, high = bounds.rate
     return float(low[possible].min()), float(high[possible].max()), certain
 
 

@@ -1,8 +1,7 @@
 """The concurrent point of scores that are not sorted: only those near it are looked at one by one.
 
-Both columns are counted in buckets. Along the path miss = fa_non every factor of the gap between
-fa_non and fa_spf is monotone, so its values at the ends of a bucket bound the gap inside. What lies
-outside the buckets in which the gap can vanish enters as one lump below and one above.
+Both columns are counted in buckets, at whose ends all error rates are known. What lies outside the
+buckets in which the point can be enters as one lump below and one above.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from lightning_sasv.metrics.functional.buckets import Buckets
 from lightning_sasv.metrics.functional.concurrent import Meeting, Stretch, Tandem
 from lightning_sasv.metrics.functional.sorting import ascending, merged
 from lightning_sasv.metrics.functional.steps import Steps
+from lightning_sasv.metrics.functional.tandem import TandemCurves, path_bounds
 from lightning_sasv.trials import TrialClass
 
 MANY = 1 << 14
@@ -26,8 +26,6 @@ MANY = 1 << 14
 _NUMBER = 4096  # buckets of a column
 _SAMPLE = 4096  # trials that tell where the buckets should lie
 _MOST = 0.25  # of the trials in a window: more are better sorted all
-_ROUNDING = 1e-15  # of a difference of products of rates
-_NEAR = 1e-12  # rates that may be equal
 
 _TAR, _NON, _SPF = TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF
 
@@ -169,21 +167,19 @@ class _Window(NamedTuple):
 
 def _possible(first: _Counted, second: _Counted) -> tuple[int, int, int, int] | None:
     """Buckets of the ASV scores in which a point can lie, and those of the CM scores there."""
-    miss, fa, spoof = first.rejected(_TAR), first.accepted(_NON), first.accepted(_SPF)
-    last = int(np.argmax(fa < miss))  # the path ends in the bucket before
-    miss, fa, spoof = (rate[: last + 1] for rate in (miss, fa, spoof))
-    passed = 1 / (1 + np.maximum(fa - miss, 0))
-    cm_miss, cm_fa = second.rejected(_TAR, _NON), second.accepted(_SPF)
-    above = np.maximum(np.searchsorted(cm_miss, 1 - passed - _NEAR) - 1, 0)
-    below = np.searchsorted(cm_miss, 1 - passed + _NEAR, side="right")
-    below = np.minimum(below, cm_miss.size - 1)
-    lowest = fa[1:] * passed[:-1] - cm_fa[above][1:] * spoof[:-1]
-    highest = fa[:-1] * passed[1:] - cm_fa[below][:-1] * spoof[1:]
-    found = np.flatnonzero((lowest <= _ROUNDING) & (highest >= -_ROUNDING))
+    curves = TandemCurves(
+        first.rejected(_TAR),
+        first.accepted(_NON),
+        first.accepted(_SPF),
+        second.rejected(_TAR, _NON),
+        second.accepted(_SPF),
+    )
+    bounds = path_bounds(curves)
+    found = bounds.possible()
     if not found.size:
         return None
     start, stop = int(found[0]), int(found[-1]) + 1
     # Spoofs below every bona fide trial are rejected at no cost, whatever their order.
-    none = int(np.searchsorted(cm_miss, 0.0, side="right")) - 1
-    lowest_cm = max(int(above[start : stop + 1].min()), none)
-    return start, stop, lowest_cm, int(below[start : stop + 1].max())
+    none = int(np.searchsorted(curves.miss_cm, 0.0, side="right")) - 1
+    above, below = (ends[start : stop + 1] for ends in bounds.cm)
+    return start, stop, max(int(above.min()), none), int(below.max())

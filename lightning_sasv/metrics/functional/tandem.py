@@ -16,6 +16,7 @@ from lightning_sasv.metrics.functional.sorting import merged
 Index = NDArray[np.intp]
 
 _ROUNDING = 1e-15  # of a sum of rates: what is smaller counts as 0
+_NEAR = 1e-12  # rates that may be equal
 _REFINE = 8  # ASV thresholds of one level per threshold of the level above
 
 
@@ -62,6 +63,44 @@ def curves_at(tandem: Tandem, asv: Floats, cm: Floats) -> TandemCurves:
         tandem.bona_fide.curve(cm, accepted=False),
         tandem.cm_spoof.curve(cm, accepted=True),
     )
+
+
+class PathBounds(NamedTuple):
+    """What exact rates at the ends of bins of thresholds say of the path miss = fa_non.
+
+    All factors of the gap fa_non - fa_spf are monotone along the path, so their values at the ends
+    of a bin of ASV thresholds bound it inside, whatever the scores there are.
+
+    Attributes:
+        rate: Smallest and largest fa_non in each bin that the path crosses.
+        gap: Smallest and largest gap in each of these bins.
+        gap_at: Smallest and largest gap at each end of these bins.
+        cm: Ends of the CM bins between which the balancing CM threshold lies, at each ASV end.
+    """
+
+    rate: tuple[Floats, Floats]
+    gap: tuple[Floats, Floats]
+    gap_at: tuple[Floats, Floats]
+    cm: tuple[Index, Index]
+
+    def possible(self) -> Index:
+        """Bins in which the gap can vanish."""
+        return np.flatnonzero((self.gap[0] <= _ROUNDING) & (self.gap[1] >= -_ROUNDING))
+
+
+def path_bounds(curves: TandemCurves) -> PathBounds:
+    """Bounds along the path miss = fa_non from the rates at the ends of bins of thresholds."""
+    last = int(np.argmax(curves.fa_nontarget < curves.miss_asv))  # the path ends in the bin before
+    miss, fa, spoof = (rate[: last + 1] for rate in curves[:3])
+    passed = 1 / (1 + np.maximum(fa - miss, 0))
+    above = np.maximum(np.searchsorted(curves.miss_cm, 1 - passed - _NEAR) - 1, 0)
+    below = np.searchsorted(curves.miss_cm, 1 - passed + _NEAR, side="right")
+    below = np.minimum(below, curves.miss_cm.size - 1)
+    lax, strict = curves.fa_cm[above], curves.fa_cm[below]
+    rate = fa[1:] * passed[:-1], fa[:-1] * passed[1:]
+    gap = rate[0] - lax[1:] * spoof[:-1], rate[1] - strict[:-1] * spoof[1:]
+    gap_at = fa * passed - lax * spoof, fa * passed - strict * spoof
+    return PathBounds(rate, gap, gap_at, (above, below))
 
 
 class PathPoints(NamedTuple):
