@@ -82,6 +82,15 @@ def test_window_of_many_trials_is_that_of_all(shift: float, rng: np.random.Gener
         assert found.min == pytest.approx(peer_minimum(parts, costs), abs=1e-12)
 
 
+@pytest.mark.parametrize("window", [(-9.0, -8.0), (-1.0, 0.0), (3.5, 4.0), (7.0, 8.0)])
+def test_a_wrong_window_is_noticed(window: tuple[float, float], rng: np.random.Generator) -> None:
+    parts = rng.normal(4, 1, 2000), rng.normal(0, 1, 20_000), rng.normal(0.5, 1, 20_000)
+    for costs in PRESETS.values():
+        with mock.patch.object(cheapest, "_guess", return_value=window):
+            found = a_dcf(*flat(*parts), costs)
+        assert found.min == pytest.approx(peer_minimum(parts, costs), abs=1e-12)
+
+
 def test_window_spares_the_sorting_of_most_scores(rng: np.random.Generator) -> None:
     parts = rng.normal(4, 1, 2000), rng.normal(0, 1, 40_000), rng.normal(0.5, 1, 50_000)
     with mock.patch.object(cheapest, "ascending", side_effect=np.sort) as sort:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from lightning_sasv.metrics.functional import pav, sorting
 from lightning_sasv.metrics.functional.buckets import Buckets, overlap
 from lightning_sasv.metrics.functional.ladder import ladder
+from lightning_sasv.metrics.functional.sorted_trials import SortedTrials
 from lightning_sasv.metrics.functional.steps import Steps
+from lightning_sasv.trials import TrialClass
 from tests.metrics.oracles import tied_scores
 
 ANY = st.lists(st.floats(allow_nan=False), min_size=1).map(np.array)
@@ -138,3 +140,14 @@ def test_curve_is_the_share_at_each_threshold(
     rejected = [0.0] + [float(weights[own <= x].sum()) for x in grid[1:]]
     shares = np.array(rejected) / weights.sum()
     assert found == pytest.approx(1 - shares if accepted else shares, abs=1e-15)
+
+
+def test_classes_are_sorted_once_and_not_mixed_up(rng: np.random.Generator) -> None:
+    codes = np.array([0, 1, 2, 1, 0], dtype=np.int8)
+    trials = SortedTrials({"asv": rng.normal(size=5), "cm": rng.normal(size=5)}, codes)
+    target, nontarget = TrialClass.TARGET, TrialClass.NONTARGET
+    both = trials.of("asv", target, nontarget)
+    assert sorted(trials.of("asv", target).trials) == [1, 3]
+    assert sorted(both.trials) == [1, 2, 3]
+    assert trials.of("asv", target, nontarget) is both
+    assert (trials.of("cm", target).values == np.sort(trials.columns["cm"][[1, 3]])).all()

@@ -33,7 +33,6 @@ class Buckets:
         with np.errstate(over="ignore"):  # what is too far away ends up in the last bucket
             place = scores - self._low
             place *= self._scale
-        np.floor(place, out=place)
         place += 1
         return np.clip(place, 0, self.number - 1, out=place).astype(np.intp)
 

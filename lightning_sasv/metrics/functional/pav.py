@@ -84,10 +84,8 @@ def score_hull(positive: Floats, negative: Floats) -> Hull:
     bucket = buckets.of(inner[rungs.first[:-1]])
     columns = []
     for vertices, ranks, part in zip(coarse, (rungs.first, *rungs.below), counts, strict=True):
-        others = np.where(wanted, 0, part)  # rejected before a bucket, but not looked at
-        columns.append(
-            np.concatenate([vertices, ranks[:-1] + (np.cumsum(others) - others)[bucket]])
-        )
+        others = np.cumsum(np.where(wanted, 0, part))  # rejected before a bucket, not looked at
+        columns.append(np.concatenate([vertices, ranks[:-1] + others[bucket]]))
     order = np.argsort(columns[0] + columns[1], kind="stable")
     return hull(columns[0][order], columns[1][order])
 
