@@ -5,8 +5,9 @@ The names are imported on first use, so that reading a protocol does not import 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lightning_sasv import lazy
 
 if TYPE_CHECKING:
     from lightning_sasv.data.challenge import load_corpus
@@ -17,16 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Corpus", "EmbeddingStore", "SASVDataModule", "load_corpus", "make_twin"]
 
-_HOME = {
-    "Corpus": "corpus",
-    "EmbeddingStore": "embeddings",
-    "SASVDataModule": "datamodule",
-    "load_corpus": "challenge",
-    "make_twin": "twin",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = lazy(
+    __name__,
+    {
+        "Corpus": "corpus",
+        "EmbeddingStore": "embeddings",
+        "SASVDataModule": "datamodule",
+        "load_corpus": "challenge",
+        "make_twin": "twin",
+    },
+)

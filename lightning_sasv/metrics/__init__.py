@@ -6,8 +6,9 @@ torchmetrics. The classes are imported when first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lightning_sasv import lazy
 
 if TYPE_CHECKING:
     from lightning_sasv.metrics.a_dcf import ADCF
@@ -19,18 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ADCF", "CMEER", "SASVEER", "TDCF", "Cllr", "CrossEntropy", "TandemEER"]
 
-_MODULES = {
-    "ADCF": "a_dcf",
-    "CMEER": "eer",
-    "SASVEER": "eer",
-    "TDCF": "t_dcf",
-    "Cllr": "cllr",
-    "CrossEntropy": "cross_entropy",
-    "TandemEER": "tandem_eer",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazy(
+    __name__,
+    {
+        "ADCF": "a_dcf",
+        "CMEER": "eer",
+        "SASVEER": "eer",
+        "TDCF": "t_dcf",
+        "Cllr": "cllr",
+        "CrossEntropy": "cross_entropy",
+        "TandemEER": "tandem_eer",
+    },
+)
