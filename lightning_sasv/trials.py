@@ -39,6 +39,34 @@ class TrialClass(IntEnum):
             ) from None
 
 
+CLASS_ORDER = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
+"""The classes, positives first."""
+
+
+class Task(NamedTuple):
+    """A detection task: which classes a score tells apart.
+
+    Attributes:
+        column: The score it is about: ``sasv``, ``asv`` or ``cm``.
+        positive: Classes that should be accepted.
+        negative: Classes that should be rejected.
+    """
+
+    column: str
+    positive: tuple[TrialClass, ...]
+    negative: tuple[TrialClass, ...]
+
+
+TASKS = {
+    "sasv": Task("sasv", CLASS_ORDER[:1], CLASS_ORDER[1:]),
+    "sv": Task("sasv", CLASS_ORDER[:1], (TrialClass.NONTARGET,)),
+    "spf": Task("sasv", CLASS_ORDER[:1], (TrialClass.SPOOF,)),
+    "asv": Task("asv", CLASS_ORDER[:1], (TrialClass.NONTARGET,)),
+    "cm": Task("cm", CLASS_ORDER[:2], (TrialClass.SPOOF,)),
+}
+"""The detection tasks; ``sasv``, ``sv`` and ``spf`` are parts of spoofing-aware verification."""
+
+
 class FusedScores(NamedTuple):
     """What a fusion system says of each trial. Higher means "more like a target".
 

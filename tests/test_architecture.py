@@ -19,6 +19,7 @@ BELOW = {  # what each layer may import of ours
     "quiet": set(),
     "files": {"errors"},
     "trials": {"errors"},
+    "checks": {"errors", "trials"},
     "decisions": {"errors", "trials"},
     "metrics": {"errors", "trials", "decisions"},
     "fusion": {"errors", "trials", "decisions", "metrics"},
@@ -34,6 +35,8 @@ BELOW = {  # what each layer may import of ours
     "frontends": {"errors", "files", "trials", "data"},
     "checkpoints": {"errors", "files"},
 }
+for layer in ("decisions", "metrics", "fusion", "fitted", "deploy", "evaluation", "report"):
+    BELOW[layer].add("checks")
 ABOVE = {"callbacks", "experiment", "commands", "cli"}  # may import everything
 PURE = {"decisions", "fusion", "trials", "errors", "metrics"}
 HEAVY = {"pytorch_lightning", "lightning_fabric", "wandb", "speechbrain", "torchaudio", "rich"}

@@ -20,14 +20,14 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_cat
 
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     Codes,
     EmptyClassError,
     Floats,
     UndefinedMetricError,
     as_labels,
 )
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.histogram import Histogram, check_edges, count_bins
 
 MissingClass: TypeAlias = Literal["error", "nan"]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lightning_sasv.checks import by_class
 from lightning_sasv.metrics.base import (
     Labels,
     MissingClass,
@@ -19,7 +20,6 @@ from lightning_sasv.metrics.base import (
     as_codes,
     as_column,
 )
-from lightning_sasv.metrics.functional._checks import by_class
 from lightning_sasv.metrics.functional.cllr import cllr, cllr_decomposition, cllr_min, parts_of
 from lightning_sasv.metrics.functional.pav import hull
 from lightning_sasv.metrics.histogram import Histogram

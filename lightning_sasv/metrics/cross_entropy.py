@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from lightning_sasv.checks import EmptyClassError, as_labels
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.base import (
@@ -20,7 +21,6 @@ from lightning_sasv.metrics.base import (
     as_column,
     state_name,
 )
-from lightning_sasv.metrics.functional._checks import EmptyClassError, as_labels
 from lightning_sasv.metrics.functional.cross_entropy import class_priors, entropy
 from lightning_sasv.trials import TrialClass
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from lightning_sasv.checks import as_labels, as_scores, select
 from lightning_sasv.metrics.base import MissingClass, ScoreMetric, Thresholds
-from lightning_sasv.metrics.functional._checks import as_labels, as_scores, select
 from lightning_sasv.metrics.functional.eer import Convention, check_convention, eer
 from lightning_sasv.metrics.functional.ladder import Counts, crossing, points_eer
 from lightning_sasv.metrics.functional.pav import hull, hull_eer

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lightning_sasv.checks import Floats, check_not_empty
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import Floats, check_not_empty
 from lightning_sasv.trials import TrialClass
 
 

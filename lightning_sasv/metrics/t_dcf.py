@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 import numpy as np
 
+from lightning_sasv.checks import UndefinedMetricError
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.metrics.base import MissingClass, PairMetric, Thresholds
-from lightning_sasv.metrics.functional._checks import UndefinedMetricError
 from lightning_sasv.metrics.functional.ladder import ladder, smallest_cost
 from lightning_sasv.metrics.functional.tdcf import (
     ASVRates,

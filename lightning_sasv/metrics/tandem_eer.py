@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.base import MissingClass, PairMetric, Thresholds
-from lightning_sasv.metrics.functional._checks import Floats
 from lightning_sasv.metrics.functional.concurrent import Tandem, find_meeting
 from lightning_sasv.metrics.functional.steps import Steps
 from lightning_sasv.metrics.functional.tandem import (

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torchmetrics import Metric
 
+from lightning_sasv.checks import UndefinedMetricError
 from lightning_sasv.metrics import ADCF, SASVEER, TDCF, Cllr, TandemEER
 from lightning_sasv.metrics.functional import all_metrics, t_dcf
-from lightning_sasv.metrics.functional._checks import UndefinedMetricError
 from tests.metrics.oracles import trials
 
 ONE_SCORE: dict[str, Callable[..., Metric]] = {

@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     ArrayLike,
     Codes,
     Floats,
@@ -20,6 +19,7 @@ from lightning_sasv.metrics.functional._checks import (
     as_scores,
     check_same_length,
 )
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.families import (
     DEFAULTS,
     Settings,

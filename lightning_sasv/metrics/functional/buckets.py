@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.metrics.functional._checks import BLOCK, Floats
+from lightning_sasv.checks import BLOCK, Floats
 
 Index = NDArray[np.intp]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.functional.ladder import Ladder, ladder, smallest_cost
 from lightning_sasv.metrics.functional.sorting import ascending, merged
 from lightning_sasv.metrics.functional.unordered import Unordered

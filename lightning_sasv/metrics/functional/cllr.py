@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     BLOCK,
     ArrayLike,
     Floats,
@@ -22,6 +21,7 @@ from lightning_sasv.metrics.functional._checks import (
     check_not_empty,
     check_same_length,
 )
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.ladder import ladder
 from lightning_sasv.metrics.functional.pav import Hull, hull, score_hull
 

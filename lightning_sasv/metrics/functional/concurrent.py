@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.functional.steps import Steps
 
 _BLOCKS = 256  # per class

@@ -9,9 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.decisions.costs import CostModel, as_cost_model
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     BLOCK,
     ArrayLike,
     Codes,
@@ -21,6 +19,8 @@ from lightning_sasv.metrics.functional._checks import (
     check_has_class,
     check_same_length,
 )
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.errors import InputError
 from lightning_sasv.trials import TrialClass
 
 Index: TypeAlias = NDArray[np.intp]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.functional.unordered import Unordered
 
 _FEW = 16384  # negatives that are not worth a first guess

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     BLOCK,
     ArrayLike,
     Floats,

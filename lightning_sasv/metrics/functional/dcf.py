@@ -10,14 +10,14 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lightning_sasv.decisions.costs import CostModel, as_cost_model
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     ArrayLike,
     as_scores,
     as_trials,
     check_not_empty,
 )
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.cheapest import cheapest_threshold
 from lightning_sasv.metrics.functional.unordered import Unordered
 from lightning_sasv.trials import TrialClass

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lightning_sasv.decisions.costs import PRESETS, CostModel
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     ArrayLike,
     Codes,
     Floats,
@@ -16,6 +14,8 @@ from lightning_sasv.metrics.functional._checks import (
     as_scores,
     check_same_length,
 )
+from lightning_sasv.decisions.costs import PRESETS, CostModel
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights, cm_dcf_weights
 from lightning_sasv.metrics.functional.eer import Convention, check_convention
 from lightning_sasv.metrics.functional.sorted_trials import SortedTrials

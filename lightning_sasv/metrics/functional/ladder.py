@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.checks import Floats
 
 Ranks: TypeAlias = NDArray[np.intp]
 Counts: TypeAlias = NDArray[np.intp] | Floats

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.metrics.functional._checks import BLOCK, Codes, Floats
+from lightning_sasv.checks import BLOCK, Codes, Floats
 from lightning_sasv.metrics.functional.buckets import Buckets
 from lightning_sasv.metrics.functional.concurrent import Meeting, Stretch, Tandem
 from lightning_sasv.metrics.functional.sorting import ascending, merged

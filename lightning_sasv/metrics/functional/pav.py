@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.functional.buckets import overlap
 from lightning_sasv.metrics.functional.ladder import Counts, Ranks, ladder, points_eer
 from lightning_sasv.metrics.functional.sorting import ascending

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lightning_sasv.checks import BLOCK, ArrayLike
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import BLOCK, ArrayLike
 
 Weights: TypeAlias = NDArray[np.integer]
 Clusters: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike] | None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.metrics.functional._checks import Codes, Floats, is_any
+from lightning_sasv.checks import Codes, Floats, is_any
 from lightning_sasv.metrics.functional.resampling import Weights
 from lightning_sasv.trials import TrialClass
 

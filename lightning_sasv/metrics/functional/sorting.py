@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.checks import Floats
 
 _FEW = 4096  # scores that are not worth a library
 

@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_sasv.decisions.costs import CostModel, as_cost_model
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     ArrayLike,
     Codes,
     EmptyClassError,
@@ -22,6 +20,8 @@ from lightning_sasv.metrics.functional._checks import (
     check_same_length,
     select,
 )
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.cllr import cllr_decomposition
 from lightning_sasv.metrics.functional.cross_entropy import cross_entropy
 from lightning_sasv.metrics.functional.dcf import a_dcf, cm_dcf

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.metrics.functional._checks import BLOCK, Floats
+from lightning_sasv.checks import BLOCK, Floats
 from lightning_sasv.metrics.functional.concurrent import Tandem
 from lightning_sasv.metrics.functional.sorting import merged
 

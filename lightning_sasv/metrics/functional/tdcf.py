@@ -12,9 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from lightning_sasv.decisions.costs import CostModel, as_cost_model
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     ArrayLike,
     Floats,
     UndefinedMetricError,
@@ -25,6 +23,8 @@ from lightning_sasv.metrics.functional._checks import (
     check_not_empty,
     check_same_length,
 )
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.cheapest import cheapest_threshold
 from lightning_sasv.metrics.functional.eer import eer_of_sorted
 from lightning_sasv.metrics.functional.ladder import (

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from lightning_sasv.metrics.functional._checks import (
+from lightning_sasv.checks import (
     ArrayLike,
     Codes,
     Floats,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lightning_sasv.metrics.functional._checks import BLOCK, Codes, Floats, is_any, select
+from lightning_sasv.checks import BLOCK, Codes, Floats, is_any, select
 from lightning_sasv.trials import TrialClass
 
 

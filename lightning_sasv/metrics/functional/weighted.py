@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.functional.cllr import negative_loss, parts_of, positive_loss
 from lightning_sasv.metrics.functional.dcf import bayes_threshold, normaliser
 from lightning_sasv.metrics.functional.eer import Convention

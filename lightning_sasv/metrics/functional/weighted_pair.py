@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import numpy as np
 
+from lightning_sasv.checks import Codes, Floats, UndefinedMetricError
 from lightning_sasv.decisions.costs import CostModel
-from lightning_sasv.metrics.functional._checks import Codes, Floats, UndefinedMetricError
 from lightning_sasv.metrics.functional.concurrent import Tandem, find_meeting
 from lightning_sasv.metrics.functional.cross_entropy import (
     check_finite,

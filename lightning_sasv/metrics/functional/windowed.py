@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.metrics.functional._checks import Floats
+from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.functional.eer import Convention, eer_of_sorted
 from lightning_sasv.metrics.functional.resampling import Weights
 from lightning_sasv.metrics.functional.sorted_trials import Drawn, Mask, SortedClass
