@@ -16,7 +16,7 @@ from tests.scores.samples import toy_scores
 PACKAGE = Path(__file__).parents[1] / "lightning_sasv"
 BELOW = {  # what each layer may import of ours
     "errors": set(),
-    "quiet": set(),
+    "console": set(),
     "files": {"errors"},
     "trials": {"errors"},
     "checks": {"errors", "trials"},

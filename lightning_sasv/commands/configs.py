@@ -9,10 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonargparse import set_parsing_settings
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import read_yaml
 
 TRUSTED = ("lightning_sasv", "pytorch_lightning", "torch", "torchmetrics")
 """Packages whose classes a configuration may name in a ``class_path``."""
@@ -42,19 +42,6 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # no name of a file at all
         return False
-
-
-def read_config(path: Path) -> Any:
-    """Content of a YAML file; a mistake in it is reported by file and line."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise InputError(f"{path}{where}: not valid YAML: {problem}") from None
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
 
 
 def _texts(content: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -143,7 +130,7 @@ def _given(args: Sequence[str]) -> set[str]:
 def _content(path: Path, given: bool) -> Any:
     """Content of a file; one that is no configuration, e.g. a checkpoint, has none."""
     try:
-        return read_config(path)
+        return read_yaml(path)
     except InputError:
         if given or path.suffix in (".yaml", ".yml"):
             raise

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
+from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError
-
-
-def _report(text: str) -> None:
-    Console(highlight=False, soft_wrap=True).print(text)
 
 
 def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = True) -> None:
@@ -33,7 +28,7 @@ def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = Tru
     ensure_directory(out)
     corpus = make_twin(scale, seed)
     folder = save_corpus(corpus, out, pickles=pickles)
-    _report(f"twin corpus (simulated, scale {scale:g}): {corpus.sizes} in {folder}")
+    print_line(f"twin corpus (simulated, scale {scale:g}): {corpus.sizes} in {folder}")
 
 
 def import_corpus(
@@ -57,4 +52,4 @@ def import_corpus(
     corpus = load_corpus(root, protocols, name)
     corpus.check()
     folder = save_corpus(corpus, out)
-    _report(f"{corpus.name}: {corpus.sizes} in {folder}")
+    print_line(f"{corpus.name}: {corpus.sizes} in {folder}")

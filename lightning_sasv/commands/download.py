@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
-
+from lightning_sasv.console import print_line, progress
 from lightning_sasv.data.download import Progress, fetch
 from lightning_sasv.data.sources import SOURCES, Source
 from lightning_sasv.errors import InputError
@@ -19,10 +18,6 @@ Name = Literal["sasv2022-scores", "sasv2022-protocols", "sasv2022-embeddings", "
 CORPUS = "SASV 2022"
 DEFAULT_FOLDER = {"aasist-weights": "weights"}
 SPLITS = {"dev": "dev_scores_label.csv", "eval": "eval_scores.csv"}
-
-
-def _report(text: str) -> None:
-    Console(highlight=False, soft_wrap=True, markup=False).print(text)
 
 
 def download(name: Name, out: str | None = None, mirror: str | None = None) -> None:
@@ -47,16 +42,18 @@ def download(name: Name, out: str | None = None, mirror: str | None = None) -> N
     sources = SOURCES[name]
     if name == "sasv2022-scores":
         sources += _trial_lists()
-    with _bars(sources) as progress:
-        fetch(sources, folder, mirror=mirror, progress=progress)
+    with _bars(sources) as tell:
+        fetch(sources, folder, mirror=mirror, progress=tell)
     size = sum(source.size for source in sources)
-    _report(f"{name}: {len(sources)} files, {size:,} bytes, each with its pinned SHA-256, {folder}")
+    print_line(
+        f"{name}: {len(sources)} files, {size:,} bytes, each with its pinned SHA-256, {folder}"
+    )
     if name == "sasv2022-scores":
         _convert(folder)
     elif name == "sasv2022-embeddings":
         _mark(folder)
     if name in ("sasv2022-embeddings", "sasv2022-protocols"):
-        _report(_next_step(folder))
+        print_line(_next_step(folder))
 
 
 def _trial_lists() -> tuple[Source, ...]:
@@ -85,7 +82,7 @@ def _convert(folder: Path) -> None:
             fresh.replace(path)
         finally:
             fresh.unlink(missing_ok=True)
-        _report(f"{path}: {len(scores):,} trials")
+        print_line(f"{path}: {len(scores):,} trials")
 
 
 def _mark(folder: Path) -> None:
@@ -108,13 +105,12 @@ def _next_step(folder: Path) -> str:
 @contextmanager
 def _bars(sources: tuple[Source, ...]) -> Iterator[Progress]:
     """A progress bar for each file, on a terminal."""
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bars
+    with progress("bytes") as begin:
+        bars = {source: begin(Path(source.place).name, source.size) for source in sources}
+        known = dict.fromkeys(sources, 0)
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Bars(
-        *columns, TransferSpeedColumn(), console=console, disable=not console.is_terminal
-    ) as bars:
-        tasks = {s: bars.add_task(Path(s.place).name, total=s.size) for s in sources}
-        yield lambda source, have: bars.update(tasks[source], completed=have)
+        def tell(source: Source, have: int) -> None:
+            bars[source](have - known[source])
+            known[source] = have
+
+        yield tell

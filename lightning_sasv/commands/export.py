@@ -6,18 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
+from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError
 
 if TYPE_CHECKING:
     from lightning_sasv.decisions import CostModel
     from lightning_sasv.fusion import FusionSystem
     from lightning_sasv.trials import Scores
-
-
-def _report(text: str) -> None:
-    Console(highlight=False, soft_wrap=True, markup=False).print(text)
 
 
 def export(
@@ -51,14 +46,13 @@ def export(
     _check_scores(model, scores, system, table)
     folder = write_bundle(out, model, scores, cost_model, name=system, about=about)
     for line in _summary(folder, costs, fingerprint(folder)):
-        _report(line)
+        print_line(line)
 
 
 def read_costs(text: str) -> CostModel:
     """Costs and priors from a preset's name or a JSON or YAML file."""
-    import yaml
-
     from lightning_sasv.decisions import PRESETS, as_cost_model
+    from lightning_sasv.files import read_yaml
 
     if text in PRESETS:
         return PRESETS[text]
@@ -66,11 +60,11 @@ def read_costs(text: str) -> CostModel:
     if not path.is_file():
         raise InputError(f"--costs {text} is neither a preset ({', '.join(PRESETS)}) nor a file")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path)
         if not isinstance(content, dict):
             raise InputError("expected lines like `c_miss: 1.0`, one number per name")
         return as_cost_model(content)
-    except (OSError, yaml.YAMLError, ValueError) as error:
+    except ValueError as error:
         raise InputError(f"cannot use the costs in {path}: {error}") from None
 
 

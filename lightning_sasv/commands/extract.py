@@ -7,18 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
-
+from lightning_sasv.console import print_line, print_written, progress
 from lightning_sasv.errors import InputError
 
 _SHOWN = 10
 """Failures that are listed on the terminal; the manifest has them all."""
 
 Network = dict[str, Any] | str | None
-
-
-def _report(text: str) -> None:
-    Console(highlight=False, soft_wrap=True, markup=False).print(text)
 
 
 def _short(text: str, length: int = 100) -> str:
@@ -97,39 +92,23 @@ def extract(
     Manifest(target).set_source({"audio": audio, "protocol": protocol, "enrolment": lists})
     _summarise(results, target)
     if {"cm_embd_trn", "spk_model_dev", "spk_model_eval"} <= results.keys():
-        _report(f"Next: lightning fit --data.root {out} --data.protocols {protocol or audio}")
+        print_line(f"Next: lightning fit --data.root {out} --data.protocols {protocol or audio}")
 
 
 @contextmanager
 def _bar() -> Iterator[Callable[[str, int, int], None]]:
     """Progress bar with utterances per second and the time that is left."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as Bars
-    from rich.text import Text
+    with progress("utt", output=True) as begin:
+        bars: dict[str, Callable[..., object]] = {}
+        known: dict[str, int] = {}
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("  – utt/s" if speed is None else f"{speed:5.1f} utt/s")
+        def tell(stem: str, done: int, total: int) -> None:
+            if stem not in bars:
+                bars[stem], known[stem] = begin(f"{stem:<14}", total), 0
+            bars[stem](done - known[stem])
+            known[stem] = done
 
-    left = (TextColumn("left"), TimeRemainingColumn(), TextColumn("after"), TimeElapsedColumn())
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), *left)
-    with Bars(*columns) as bars:
-
-        def progress(stem: str, done: int, total: int) -> None:
-            if not bars.tasks:
-                bars.add_task(f"{stem:<14}", total=total, completed=done)
-            bars.update(bars.task_ids[0], completed=done)
-
-        yield progress
+        yield tell
 
 
 def _summarise(results: Mapping[str, Any], target: Path) -> None:
@@ -140,11 +119,13 @@ def _summarise(results: Mapping[str, Any], target: Path) -> None:
     made = [(stem, result) for stem, result in results.items() if result.store is not None]
     for stem, result in made:
         rate = f", {result.computed / result.seconds:.1f} a second" if result.computed else ""
-        _report(f"{stem}: {len(result.store):,} embeddings, {result.computed:,} of them new{rate}")
+        print_line(
+            f"{stem}: {len(result.store):,} embeddings, {result.computed:,} of them new{rate}"
+        )
     for stem, name, why in failures[:_SHOWN]:
-        _report(f"  {stem} lacks {_short(name)}: {_short(why, 300)}")
+        print_line(f"  {stem} lacks {_short(name)}: {_short(why, 300)}")
     if len(failures) > _SHOWN:
-        _report(f"  and {len(failures) - _SHOWN} more; manifest.json lists them all")
+        print_line(f"  and {len(failures) - _SHOWN} more; manifest.json lists them all")
     if not made:
         raise InputError(f"none of the recordings could be embedded; see manifest.json in {target}")
-    _report(f"Written to {target}")
+    print_written(target)

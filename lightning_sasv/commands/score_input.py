@@ -1,22 +1,19 @@
-"""What the commands on score files share: reading and saying how, settings, a progress bar."""
+"""What the commands on score files share: reading and saying how, settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lightning_sasv.errors import InputError
 
 if TYPE_CHECKING:
-    from lightning_sasv.evaluation.run import Begin
     from lightning_sasv.metrics.functional import Convention, Settings
     from lightning_sasv.scores import ScoreTable
 
 
 def read_file(file: str, format: str | None, key: ScoreTable | None, missing: bool) -> ScoreTable:
     """Read a score file and say how."""
-    from lightning_sasv.report.score_tables import print_notes
+    from lightning_sasv.console import print_notes
     from lightning_sasv.scores.sources import read_source
 
     source = read_source(file, key, format, allow_missing=missing)
@@ -26,7 +23,7 @@ def read_file(file: str, format: str | None, key: ScoreTable | None, missing: bo
 
 def read_key_file(path: str | None, format: str | None) -> ScoreTable | None:
     """Read a key, where one is given, and say how."""
-    from lightning_sasv.report.score_tables import print_notes
+    from lightning_sasv.console import print_notes
     from lightning_sasv.scores.sources import read_key
 
     if path is None:
@@ -65,19 +62,3 @@ def where_equal(table: ScoreTable, condition: str | None) -> ScoreTable:
         shown = ", ".join(known[:10])
         raise InputError(f"--where: {column} is never {value!r} in {table.path}; it is {shown}")
     return table.take(rows)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Begin]:
-    """A progress bar on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def begin(text: str, total: int) -> Callable[[], object]:
-            task = bar.add_task(text, total=total)
-            return lambda: bar.advance(task)
-
-        yield begin

@@ -7,7 +7,6 @@ yes/no options, dashes).
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Literal
 
@@ -48,20 +47,20 @@ def fuse(
     """
     from lightning_sasv.commands.score_input import (
         metric_settings,
-        progress_bar,
         read_file,
         read_key_file,
     )
+    from lightning_sasv.console import print_written, progress
     from lightning_sasv.evaluation.fuse import fuse_tables, write_results
     from lightning_sasv.files import ensure_directory
     from lightning_sasv.fusion import system_names
-    from lightning_sasv.report.console import print_results, print_written
+    from lightning_sasv.report.console import print_results
 
     names, settings = system_names(systems), metric_settings(costs)
     dev_table = read_file(dev, format, read_key_file(dev_key, key_format), allow_missing)
     eval_table = read_file(eval, format, read_key_file(eval_key, key_format), allow_missing)
     corpus = name or eval_table.path.resolve().parent.name
-    with progress_bar() as begin:
+    with progress() as begin:
         step = begin("fitting on dev, fusing dev and eval", 2)
         results = fuse_tables(dev_table, eval_table, names, corpus, settings)
         step()
@@ -116,16 +115,15 @@ def evaluate(
     """
     from lightning_sasv.commands.score_input import (
         metric_settings,
-        progress_bar,
         read_file,
         read_key_file,
         where_equal,
         words,
     )
+    from lightning_sasv.console import print_notes, progress
     from lightning_sasv.evaluation.run import Options, evaluate_tables, system_names
     from lightning_sasv.evaluation.show import show_evaluation
-    from lightning_sasv.files import write_text
-    from lightning_sasv.report.score_tables import print_notes
+    from lightning_sasv.files import write_json
 
     labels = read_key_file(key, key_format)
     tables = {
@@ -143,13 +141,12 @@ def evaluate(
         allow_missing=allow_missing,
         llrs=llrs,
     )
-    with progress_bar() as begin:
+    with progress() as begin:
         result = evaluate_tables(tables, options, begin)
     print_notes(result.notes)
     show_evaluation(result, costs)
     if json is not None:
-        text = json_module.dumps(result.as_dict(), indent=1, allow_nan=False)
-        write_text(json, text + "\n")
+        write_json(json, result.as_dict(), sort_keys=False)
 
 
 def decide(
@@ -183,6 +180,7 @@ def decide(
     """
     from lightning_sasv.commands.export import read_costs
     from lightning_sasv.commands.score_input import read_file, read_key_file
+    from lightning_sasv.console import print_written
     from lightning_sasv.evaluation.decide import (
         choose_system,
         compare_all,
@@ -190,7 +188,6 @@ def decide(
         write_decisions,
     )
     from lightning_sasv.fitted import load_systems
-    from lightning_sasv.report.console import print_written
     from lightning_sasv.report.score_tables import print_policies
 
     if fitted is None:
@@ -235,8 +232,7 @@ def convert(
         allow_missing: Leave out trials of the key without a score instead of stopping.
     """
     from lightning_sasv.commands.score_input import read_key_file
-    from lightning_sasv.report.console import print_written
-    from lightning_sasv.report.score_tables import print_notes
+    from lightning_sasv.console import print_notes, print_written
     from lightning_sasv.scores import LAYOUTS, layout_named, write_table
     from lightning_sasv.scores.sources import read_source
 

@@ -9,12 +9,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from lightning_sasv.console import print_written, quiet
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.ready import early_helpers
 from lightning_sasv.experiment.settings import CorpusSettings, Experiment, Launcher, parse_seeds
 from lightning_sasv.fusion import system_names
-from lightning_sasv.quiet import quiet
-from lightning_sasv.report.console import print_written
 from lightning_sasv.report.order import Check, order_checks
 from lightning_sasv.report.table1 import COLUMNS, TWIN, Row
 from lightning_sasv.report.table1_text import (

@@ -20,11 +20,11 @@ from lightning_sasv.callbacks.write_results import is_dry_run
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.commands.configs import check_configs
 from lightning_sasv.commands.parser import OneLineErrors, one_line
+from lightning_sasv.console import print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.models import SASVModule
-from lightning_sasv.quiet import quiet
-from lightning_sasv.report.console import print_results, print_written
+from lightning_sasv.report.console import print_results
 from lightning_sasv.report.metrics_file import METRICS_FILE, read_metrics
 
 DEFAULT_SEED = 1986

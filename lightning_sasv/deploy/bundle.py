@@ -6,14 +6,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import platform
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -26,7 +21,7 @@ from lightning_sasv.deploy.bounds import METHOD, Bounds, LLRBounds
 from lightning_sasv.deploy.policy import BAYES, THRESHOLD, DecisionRule, choose_rule, unreachable
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import ensure_directory, write_text
+from lightning_sasv.files import atomic_folder, sha256, write_text
 from lightning_sasv.fitted import load_system, save_system
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.trials import Scores, TrialClass
@@ -69,10 +64,10 @@ def write_bundle(
     rule = choose_rule(system, dev, costs)
     origin = dict(about or {})
     content = _describe(system, rule, dev, costs) | {"system": name, "about": origin}
-    with _new_folder(Path(out)) as folder:
+    with atomic_folder(out) as folder:
         save_system(folder / FUSION, system, {"system": name, **origin})
         write_text(folder / METADATA, _as_json(content))
-        sums = {part: _sha256(folder / part) for part in CHECKED}
+        sums = {part: sha256(folder / part) for part in CHECKED}
         write_text(folder / CHECKSUMS, _as_json(sums))
     return Path(out)
 
@@ -108,7 +103,7 @@ def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = N
 
 def fingerprint(bundle: str | Path) -> str:
     """SHA-256 of the checksums of a bundle: it changes with any byte of the bundle."""
-    return _sha256(Path(bundle) / CHECKSUMS)
+    return sha256(Path(bundle) / CHECKSUMS)
 
 
 def _describe(
@@ -176,39 +171,12 @@ def _check(folder: Path, expected: str | None) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{folder / CHECKSUMS} is damaged; export the bundle again") from None
     for name, digest in wanted.items():
-        if _sha256(folder / name) != digest:
+        if sha256(folder / name) != digest:
             raise InputError(
                 f"{folder / name} does not match its SHA-256 in {CHECKSUMS}: the bundle was "
                 "altered or damaged; export it again"
             )
 
 
-@contextmanager
-def _new_folder(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``out`` that becomes ``out`` at the end."""
-    if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
-        raise InputError(f"{out} is there already; remove it or choose another --out")
-    parent = ensure_directory(out.absolute().parent)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".tmp", dir=parent))
-    try:
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o777 & ~umask)
-        temporary.replace(out)  # replaces an empty folder, and nothing else
-    except OSError as error:
-        raise InputError(f"cannot write bundle {out}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
 def _as_json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None

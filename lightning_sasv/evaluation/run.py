@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from lightning_sasv.evaluation.intervals import (
     resample,
 )
 from lightning_sasv.evaluation.systems import Evaluated, breakdown, gather, metrics_of
+from lightning_sasv.files import finite
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.scores import ScoreTable
 
@@ -102,7 +102,7 @@ class EvaluationResult:
             "systems": systems,
             "comparisons": [asdict(one) for one in self.comparisons],
         }
-        plain: dict[str, Any] = _plain(found)
+        plain: dict[str, Any] = finite(found)
         return plain
 
 
@@ -203,13 +203,3 @@ def _name_parts(text: str) -> list[str]:
 def _interval(one: Resampled) -> dict[str, float]:
     low, high = one.interval()
     return {"value": one.value, "low": low, "high": high, "undefined": one.undefined}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

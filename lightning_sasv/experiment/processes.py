@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.files import cores
 
 MOST = 4
 """Processes that are used unless the user wants more: each holds the corpus in memory."""
@@ -39,14 +40,8 @@ def usable_processes(pieces: int, wanted: int | None, threads: int) -> int:
     if wanted is not None and wanted < 1:
         raise InputError(f"--processes must be at least 1, got {wanted}")
     if wanted is None:
-        wanted = 1 if torch.cuda.is_available() else min(MOST, _cores() // threads)
+        wanted = 1 if torch.cuda.is_available() else min(MOST, cores() // threads)
     return max(1, min(pieces, wanted))
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):  # not on every system
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Helpers:

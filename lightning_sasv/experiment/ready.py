@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 
+from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.experiment.processes import Helpers, usable_processes
 from lightning_sasv.experiment.settings import Experiment
-from lightning_sasv.quiet import quiet
 from lightning_sasv.report.metrics_file import METRICS_FILE
 
 

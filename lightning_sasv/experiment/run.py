@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
@@ -21,7 +22,6 @@ from lightning_sasv.experiment.seeds import SeedFolder, SeedScores, add_interval
 from lightning_sasv.experiment.settings import Experiment, check_recipe, digest
 from lightning_sasv.experiment.training import make_datamodule, train_heads
 from lightning_sasv.files import write_text
-from lightning_sasv.quiet import quiet
 from lightning_sasv.report.metrics_file import METRICS_FILE
 
 GROUP_FILE = "group.json"

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.files import read_yaml
 
 PROJECT = "lightning_sasv"
 FIRST_FAILURES = 3
@@ -66,12 +65,7 @@ class Sweep:
 def read_sweep(path: str | Path) -> Sweep:
     """Read a W&B sweep file."""
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read sweep file {path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    content = read_yaml(path, "sweep file")
     content = content if isinstance(content, dict) else {}
     for key in ("method", "parameters"):
         if key not in content:

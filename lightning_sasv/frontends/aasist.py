@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import selu
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import sha256
 from lightning_sasv.frontends.aasist_encoder import BANDS, FilterBank, ResidualBlock, apply_norm
 from lightning_sasv.frontends.aasist_graph import (
     GraphAttention,
@@ -28,7 +29,6 @@ from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms, as_b
 from lightning_sasv.frontends.base import device_of, one_by_one
 from lightning_sasv.frontends.weights import (
     State,
-    file_sha256,
     load_by_name,
     read_state,
     torch_cache,
@@ -128,7 +128,7 @@ class AASIST(nn.Module):
         state = read_state(path)
         model = cls(_sizes(state, path))
         load_by_name(model, state, path)
-        model.weights = {path.name: file_sha256(path)}
+        model.weights = {path.name: sha256(path)}
         return model.eval()
 
     @torch.inference_mode()

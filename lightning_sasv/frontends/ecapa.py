@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import sha256
 from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms, as_batch
 from lightning_sasv.frontends.base import device_of, one_by_one
 from lightning_sasv.frontends.speechbrain_guard import import_speechbrain
 from lightning_sasv.frontends.weights import (
     State,
-    file_sha256,
     hub_cache,
     hub_snapshot,
     load_by_name,
@@ -81,7 +81,7 @@ class ECAPA(nn.Module):
         state = read_state(path)
         model = cls(**_sizes(state, path), samples=samples)
         load_by_name(model.network, state, path)
-        model.weights = {path.name: file_sha256(path)}
+        model.weights = {path.name: sha256(path)}
         return model.eval()
 
     @torch.inference_mode()

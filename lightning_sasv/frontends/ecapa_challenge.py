@@ -15,10 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from lightning_sasv.files import sha256
 from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms, as_batch
 from lightning_sasv.frontends.base import device_of, one_by_one
 from lightning_sasv.frontends.mel import MelSpectrogram, PreEmphasis
-from lightning_sasv.frontends.weights import State, file_sha256, load_by_name, read_state
+from lightning_sasv.frontends.weights import State, load_by_name, read_state
 
 _ENCODER, _LOSS = "speaker_encoder.", "speaker_loss."
 """Prefixes of training checkpoints: the network, and the classifier it was trained with."""
@@ -127,7 +128,7 @@ class ECAPAChallenge(nn.Module):
         first = state.get("conv1.weight")
         model = cls(1024 if first is None else first.shape[0], samples)
         load_by_name(model, _with_features(model, state), path)
-        model.weights = {path.name: file_sha256(path)}
+        model.weights = {path.name: sha256(path)}
         return model.eval()
 
     @torch.inference_mode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import cores
 from lightning_sasv.frontends.audio import require_soundfile
 from lightning_sasv.frontends.base import FrontEnd, move
 from lightning_sasv.frontends.lists import Utterance
@@ -64,14 +64,7 @@ class Resources:
         """Batches that are embedded at the same time."""
         if self.workers is not None:
             return self.workers
-        return 1 if self.torch_device().type != "cpu" else _available_cpus()
-
-
-def _available_cpus() -> int:
-    """CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return 1 if self.torch_device().type != "cpu" else cores()
 
 
 class Embedded(NamedTuple):

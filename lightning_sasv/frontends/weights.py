@@ -16,12 +16,6 @@ from lightning_sasv.errors import InputError
 State = dict[str, Tensor]
 
 
-def file_sha256(path: str | Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def state_sha256(module: nn.Module) -> str:
     """SHA-256 of a module's state, for networks that do not say which file they came from."""
     digest = hashlib.sha256()

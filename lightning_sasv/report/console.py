@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -47,8 +46,3 @@ def print_results(metrics: Mapping[str, Mapping[str, Any]], corpus: str) -> None
                 values = [format_value(entry[name].get(key), pct) for key, _, pct in COLUMNS]
                 table.add_row(escape(system), name, *values)
     Console().print(table)
-
-
-def print_written(folder: Path) -> None:
-    """Say where the results are."""
-    Console(highlight=False, soft_wrap=True).print(f"Written to {folder}", markup=False)

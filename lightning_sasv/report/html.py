@@ -16,7 +16,7 @@ from typing import Any
 
 from lightning_sasv import __version__
 from lightning_sasv.decisions import POLICIES, PRESETS
-from lightning_sasv.files import write_text
+from lightning_sasv.files import finite, write_text
 from lightning_sasv.metrics.functional import all_metrics
 from lightning_sasv.report.html_tables import attacks_table, markdown_table, metrics_table, number
 from lightning_sasv.report.page_data import SAMPLE, page_data
@@ -86,16 +86,8 @@ def render_page(results: Results) -> str:
 
 def as_json(data: Mapping[str, Any]) -> str:
     """JSON that cannot end the script element it stands in; NaN and infinity become null."""
-    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(data), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _part(name: str) -> str:
@@ -165,10 +157,10 @@ def _cards(results: Results) -> str:
             name: number(results.metrics[name].get(results.split) or {}, key)
             for name in results.fused
         }
-        finite = {name: value for name, value in values.items() if math.isfinite(value)}
-        if finite:
-            best = min(finite, key=lambda name: finite[name])
-            shown = form.format(finite[best]).replace("%", " %")
+        known = {name: value for name, value in values.items() if math.isfinite(value)}
+        if known:
+            best = min(known, key=lambda name: known[name])
+            shown = form.format(known[best]).replace("%", " %")
             cards.append(
                 f'<div class="card"><span>{label}, {escape(results.split)}</span>'
                 f"<b>{shown}</b><em>{escape(best)}</em></div>"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import write_text
+from lightning_sasv.files import read_json, write_json
 
 METRICS_FILE = "metrics.json"
 
@@ -30,13 +28,7 @@ def fitted_values(system: nn.Module) -> dict[str, Any]:
 
 def read_metrics(path: str | Path) -> Metrics:
     """Content of a ``metrics.json``."""
-    path = Path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{path} is not valid JSON ({error}); write it again") from None
+    content = read_json(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} does not hold metrics by system")
     return content
@@ -44,16 +36,7 @@ def read_metrics(path: str | Path) -> Metrics:
 
 def write_metrics(path: str | Path, metrics: Metrics) -> Path:
     """Write a ``metrics.json`` atomically; NaN and infinity, which JSON lacks, become null."""
-    text = json.dumps(_plain(metrics), indent=1, sort_keys=True, allow_nan=False)
-    return write_text(path, text + "\n")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return write_json(path, metrics)
 
 
 def merge_metrics(path: str | Path, new: Metrics) -> Metrics:

@@ -69,13 +69,6 @@ def number(value: float | None, percent: bool = False) -> str:
     return f"{100 * value if percent else value:.4f}"
 
 
-def print_notes(notes: Sequence[str]) -> None:
-    """Remarks on standard error, so that results stay alone on standard output."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    for note in notes:
-        console.print(Text(note))
-
-
 def print_metrics(
     metrics: Mapping[str, Mapping[str, float]],
     intervals: Mapping[str, Mapping[str, tuple[float, float]]],

@@ -144,7 +144,7 @@ def test_a_description_that_makes_no_sense_is_refused(
         load(made)
 
 
-@pytest.mark.parametrize("broken", ["save_system", "write_text", "_sha256"])
+@pytest.mark.parametrize("broken", ["save_system", "write_text", "sha256"])
 def test_a_failure_while_writing_leaves_nothing(
     broken: str,
     monkeypatch: pytest.MonkeyPatch,

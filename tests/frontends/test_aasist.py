@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from lightning_sasv.data import EmbeddingStore
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import sha256
 from lightning_sasv.frontends import AASIST, FrontEnd
 from lightning_sasv.frontends.aasist import VARIANTS
 from lightning_sasv.frontends.aasist_encoder import (
@@ -23,7 +24,6 @@ from lightning_sasv.frontends.aasist_encoder import (
     in_pieces,
 )
 from lightning_sasv.frontends.audio import read_audio
-from lightning_sasv.frontends.weights import file_sha256
 
 Golden = dict[str, np.ndarray]
 
@@ -238,4 +238,4 @@ def test_without_a_path_the_cache_is_looked_into(
     cache.mkdir(parents=True)
     (cache / "AASIST.pth").symlink_to(weights / "AASIST.pth")
     found = AASIST.from_checkpoint()
-    assert found.weights == {"AASIST.pth": file_sha256(weights / "AASIST.pth")}
+    assert found.weights == {"AASIST.pth": sha256(weights / "AASIST.pth")}

@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightning_sasv.checkpoints import read_checkpoint
-from lightning_sasv.commands.configs import check_configs, read_config
+from lightning_sasv.commands.configs import check_configs
 from lightning_sasv.commands.export import read_costs
 from lightning_sasv.data.challenge import MARKER, corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
@@ -29,6 +29,7 @@ from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import CHECKSUMS, load, write_bundle
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.sweep import read_sweep
+from lightning_sasv.files import read_yaml
 from lightning_sasv.fitted import load_system, read_about, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.report.metrics_file import read_metrics, write_metrics
@@ -309,7 +310,7 @@ def test_cost_files(content: bytes) -> None:
 def test_configurations(content: bytes) -> None:
     path = file_of(content, "config.yaml")
     try:
-        read_config(path)
+        read_yaml(path)
         check_configs(["fit", "--config", str(path)])
     except InputError:
         return
