@@ -25,6 +25,7 @@ BELOW = {  # what each layer may import of ours
     "fusion": {"errors", "trials", "decisions", "metrics"},
     "data": {"errors", "trials", "files"},
     "scores": {"errors", "trials", "files"},
+    "results": {"errors", "trials", "files", "metrics", "fusion", "scores", "fitted"},
     "report": {"errors", "trials", "files", "decisions", "metrics", "fusion", "scores", "fitted"},
     "models": {"errors", "trials", "files", "decisions", "metrics", "fusion", "data"},
     "loggers": {"errors", "files"},
@@ -35,6 +36,8 @@ BELOW = {  # what each layer may import of ours
     "frontends": {"errors", "files", "trials", "data"},
     "checkpoints": {"errors", "files"},
 }
+for layer in ("report", "evaluation", "deploy"):
+    BELOW[layer].add("results")
 for layer in ("decisions", "metrics", "fusion", "fitted", "deploy", "evaluation", "report"):
     BELOW[layer].add("checks")
 ABOVE = {"callbacks", "experiment", "commands", "cli"}  # may import everything

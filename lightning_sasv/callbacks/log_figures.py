@@ -31,7 +31,7 @@ class LogFigures(Callback):
         from lightning_sasv.report.drawing import style
         from lightning_sasv.report.figures import DRAWINGS
         from lightning_sasv.report.pairs import find_pairs
-        from lightning_sasv.report.results_folder import read_results
+        from lightning_sasv.results import read_results
 
         results = read_results(folder)
         pairs, _ = find_pairs(results.scores, results.systems)

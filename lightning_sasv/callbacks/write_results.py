@@ -14,7 +14,7 @@ from lightning_sasv.fitted import FOLDER, SUFFIX, save_system
 from lightning_sasv.metrics.functional import all_metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, has_every_class, score_table
-from lightning_sasv.report.metrics_file import METRICS_FILE, Metrics, fitted_values, merge_metrics
+from lightning_sasv.results import METRICS_FILE, Metrics, fitted_values, merge_metrics
 from lightning_sasv.scores import write_scores
 from lightning_sasv.trials import FusedScores
 

@@ -20,7 +20,7 @@ def report(folder: str, out: str | None = None, figures: str | None = None) -> N
         figures: Folder for the figures as PNG, PDF and SVG; needs matplotlib.
     """
     from lightning_sasv.report.html import write_page
-    from lightning_sasv.report.results_folder import read_results
+    from lightning_sasv.results import read_results
 
     console = Console(highlight=False, soft_wrap=True)
     if figures is not None:

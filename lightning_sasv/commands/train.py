@@ -25,7 +25,7 @@ from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.models import SASVModule
 from lightning_sasv.report.console import print_results
-from lightning_sasv.report.metrics_file import METRICS_FILE, read_metrics
+from lightning_sasv.results import METRICS_FILE, read_metrics
 
 DEFAULT_SEED = 1986
 MAX_SEED = 2**32 - 1

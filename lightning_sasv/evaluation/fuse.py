@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory
-from lightning_sasv.fitted import FOLDER, SUFFIX, save_system
 from lightning_sasv.fusion import FusionSystem, fit_systems, fuse_systems
-from lightning_sasv.metrics.functional import Settings, all_metrics
-from lightning_sasv.report.metrics_file import METRICS_FILE, Metrics, fitted_values, write_metrics
-from lightning_sasv.scores import ScoreTable, write_table
+from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.results import (
+    METRICS_FILE,
+    Metrics,
+    fitted_values,
+    fused_metrics,
+    write_metrics,
+    write_set,
+    write_systems,
+)
+from lightning_sasv.scores import ScoreTable
 from lightning_sasv.trials import FusedScores, TrialClass
 
 PAIR = ("asv_score", "cm_score")
@@ -66,8 +71,8 @@ def fuse_tables(
         fused = fuse_systems(systems, asv, cm)
         tables[split] = with_fused(table, fused)
         if "label" in table:
-            for name, scores in fused.items():
-                metrics[name][split] = _metrics(scores, table.labels(), settings)
+            for name, values in fused_metrics(fused, table.labels(), settings).items():
+                metrics[name][split] = values
     return FusedResults(systems, tables, metrics)
 
 
@@ -79,13 +84,9 @@ def write_results(folder: str | Path, results: FusedResults) -> Path:
     """
     folder = ensure_directory(folder)
     for split, table in results.tables.items():
-        write_table(folder / "scores" / f"{split}.csv", table)
-    for name, system in results.systems.items():
-        about = {"corpus": results.metrics[name]["corpus"]}
-        save_system(folder / FOLDER / f"{name}{SUFFIX}", system, about)
-    for old in (folder / FOLDER).glob(f"*{SUFFIX}"):
-        if old.stem not in results.systems:
-            old.unlink()
+        write_set(folder, split, table)
+    about = {"corpus": next(iter(results.metrics.values()))["corpus"]}
+    write_systems(folder, results.systems, about, only=True)
     write_metrics(folder / METRICS_FILE, results.metrics)
     return folder
 
@@ -99,18 +100,6 @@ def with_fused(table: ScoreTable, fused: dict[str, FusedScores]) -> ScoreTable:
         pl.Series(f"sasv_{name}", scores.sasv.numpy(force=True)) for name, scores in fused.items()
     ]
     return replace(table, frame=frame.with_columns(columns))
-
-
-def _metrics(scores: FusedScores, labels: np.ndarray, settings: Settings) -> dict[str, float]:
-    return all_metrics(
-        scores.asv_llr,
-        scores.cm_llr,
-        scores.sasv,
-        labels,
-        settings.costs,
-        tandem_costs=settings.tandem_costs,
-        convention=settings.convention,
-    )
 
 
 def _check_classes(table: ScoreTable) -> None:

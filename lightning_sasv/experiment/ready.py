@@ -10,7 +10,7 @@ from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.experiment.processes import Helpers, usable_processes
 from lightning_sasv.experiment.settings import Experiment
-from lightning_sasv.report.metrics_file import METRICS_FILE
+from lightning_sasv.results import METRICS_FILE
 
 
 def make_corpus(experiment: Experiment) -> Corpus:

@@ -22,7 +22,7 @@ from lightning_sasv.experiment.seeds import SeedFolder, SeedScores, add_interval
 from lightning_sasv.experiment.settings import Experiment, check_recipe, digest
 from lightning_sasv.experiment.training import make_datamodule, train_heads
 from lightning_sasv.files import write_text
-from lightning_sasv.report.metrics_file import METRICS_FILE
+from lightning_sasv.results import METRICS_FILE
 
 GROUP_FILE = "group.json"
 

@@ -20,7 +20,7 @@ from lightning_sasv.fusion import SYSTEMS, FusionSystem, fit_systems, fuse_syste
 from lightning_sasv.metrics.functional import Settings, all_metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, score_table
-from lightning_sasv.report.metrics_file import (
+from lightning_sasv.results import (
     METRICS_FILE,
     Metrics,
     fitted_values,

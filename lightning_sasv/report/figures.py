@@ -11,7 +11,7 @@ from lightning_sasv.files import atomic_path, ensure_directory
 from lightning_sasv.report import plane_figures, score_figures
 from lightning_sasv.report.drawing import style
 from lightning_sasv.report.pairs import Pair, find_pairs
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

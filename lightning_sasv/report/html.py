@@ -20,7 +20,7 @@ from lightning_sasv.files import finite, write_text
 from lightning_sasv.metrics.functional import all_metrics
 from lightning_sasv.report.html_tables import attacks_table, markdown_table, metrics_table, number
 from lightning_sasv.report.page_data import SAMPLE, page_data
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 
 SCRIPTS = ("svg", "data", "planes", "figures", "panels", "whatif", "panel", "main")
 PRIORS = {

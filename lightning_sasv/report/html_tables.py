@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 
 
 class Column(NamedTuple):

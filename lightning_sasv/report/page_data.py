@@ -37,7 +37,7 @@ from lightning_sasv.report.pairs import (
     find_pairs,
     stratified,
 )
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 from lightning_sasv.trials import TrialClass
 
 SAMPLE = 500

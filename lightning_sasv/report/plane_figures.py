@@ -19,7 +19,7 @@ from lightning_sasv.report.drawing import (
 )
 from lightning_sasv.report.page_data import MISMATCHED
 from lightning_sasv.report.pairs import Pair
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,7 @@ from lightning_sasv.report.drawing import (
 )
 from lightning_sasv.report.page_data import DET_TICKS, ECE_ODDS
 from lightning_sasv.report.pairs import Pair
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 from lightning_sasv.trials import TrialClass
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightning_sasv.report.metrics_file import Metrics
+from lightning_sasv.results import TWIN, Metrics
 
 COLUMNS = ("sasv_eer", "cllr", "cllr_min", "cllr_calib", "t_eer")
 HEADINGS = {
@@ -19,7 +19,6 @@ HEADINGS = {
     "t_eer": "t-EER %",
 }
 RATES = ("sasv_eer", "t_eer")
-TWIN = "twin"
 """Name that the simulated corpus carries in every file."""
 
 _PUBLISHED = {

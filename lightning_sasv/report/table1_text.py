@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from lightning_sasv.files import write_text
-from lightning_sasv.report.metrics_file import METRICS_FILE, Metrics, write_metrics
 from lightning_sasv.report.table1 import (
     COLUMNS,
     HEADINGS,
@@ -21,6 +19,7 @@ from lightning_sasv.report.table1 import (
     mean_metrics,
     notes,
 )
+from lightning_sasv.results import Metrics, write_tables
 
 DAGGER, UNDEFINED = "†", "–"
 
@@ -164,8 +163,7 @@ def write_table(
     rows = make_rows(seeds, systems)
     corpus = str(seeds[0][systems[0]]["corpus"])
     remarks = notes(rows, corpus, [metrics[systems[0]]["seed"] for metrics in seeds])
-    write_text(folder / "table.md", as_markdown(rows, remarks))
-    write_text(folder / "table.csv", as_csv(rows, corpus))
-    write_text(folder / "table.tex", as_latex(rows, remarks))
-    write_metrics(folder / METRICS_FILE, mean_metrics(seeds, systems))
+    texts = {"md": as_markdown(rows, remarks), "csv": as_csv(rows, corpus)}
+    texts["tex"] = as_latex(rows, remarks)
+    write_tables(folder, texts, mean_metrics(seeds, systems))
     return rows, remarks

@@ -26,7 +26,7 @@ from lightning_sasv.evaluation.fuse import fuse_tables, write_results
 from lightning_sasv.fitted import load_systems
 from lightning_sasv.fusion import SYSTEMS, build_system, system_names
 from lightning_sasv.metrics.functional import Settings
-from lightning_sasv.report.metrics_file import read_metrics
+from lightning_sasv.results import read_metrics
 from lightning_sasv.scores import ScoreTable, read_scores, read_table, write_scores
 from lightning_sasv.trials import FusedScores
 from tests.scores.samples import toy_scores

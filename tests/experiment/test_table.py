@@ -20,8 +20,8 @@ from lightning_sasv.experiment.training import train_heads
 from lightning_sasv.fitted import load_systems
 from lightning_sasv.fusion import PAPER_SYSTEMS, SYSTEMS, system_names
 from lightning_sasv.models import SASVModule
-from lightning_sasv.report.results_folder import read_results
 from lightning_sasv.report.table1 import COLUMNS
+from lightning_sasv.results import read_results
 from lightning_sasv.scores import read_scores
 from tests.helpers import quiet_trainer, shared_data
 

@@ -21,8 +21,7 @@ from lightning_sasv.files import write_text
 from lightning_sasv.fitted import load_system, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.report.html import write_page
-from lightning_sasv.report.metrics_file import merge_metrics, read_metrics, write_metrics
-from lightning_sasv.report.results_folder import read_results
+from lightning_sasv.results import merge_metrics, read_metrics, read_results, write_metrics
 from lightning_sasv.scores import read_table, write_scores, write_table
 from lightning_sasv.scores.table import from_scores
 from tests.faults.forks import finish

@@ -24,7 +24,7 @@ from lightning_sasv.data.challenge import load_corpus
 from lightning_sasv.frontends import AASIST
 from lightning_sasv.metrics.functional import eer
 from lightning_sasv.models import SASVModule
-from lightning_sasv.report.metrics_file import METRICS_FILE, read_metrics
+from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.trials import TrialClass
 from tests.helpers import quiet_trainer
 

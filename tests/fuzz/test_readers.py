@@ -32,8 +32,7 @@ from lightning_sasv.experiment.sweep import read_sweep
 from lightning_sasv.files import read_yaml
 from lightning_sasv.fitted import load_system, read_about, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
-from lightning_sasv.report.metrics_file import read_metrics, write_metrics
-from lightning_sasv.report.results_folder import read_results
+from lightning_sasv.results import read_metrics, read_results, write_metrics
 from lightning_sasv.scores import LAYOUTS, ScoreTable, read_scores, read_table, write_table
 from lightning_sasv.scores.table import from_scores
 from tests.fuzz.mutations import bytes_of, contents, fuzzed

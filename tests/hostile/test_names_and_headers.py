@@ -18,7 +18,7 @@ from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import HEADER, load_system, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
-from lightning_sasv.report.metrics_file import write_metrics
+from lightning_sasv.results import write_metrics
 from lightning_sasv.scores import read_scores, write_scores
 from tests.frontends.toys import write_tone
 from tests.hostile.conftest import Attack

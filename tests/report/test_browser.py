@@ -19,7 +19,7 @@ from lightning_sasv.decisions import (
     nonlinear_score,
 )
 from lightning_sasv.metrics.functional import a_dcf, sasv_eers
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 from lightning_sasv.trials import FusedScores, TrialClass
 from tests.report.driving import (
     choose,

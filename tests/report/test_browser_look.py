@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lightning_sasv.report.html import write_page
-from lightning_sasv.report.results_folder import Results, read_results
+from lightning_sasv.results import Results, read_results
 from tests.report.conftest import write_folder
 from tests.report.driving import open_page, requests
 

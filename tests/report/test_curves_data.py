@@ -30,7 +30,7 @@ from lightning_sasv.report.curves_data import (
     tandem_paths,
     thin_det,
 )
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 from lightning_sasv.trials import TrialClass
 
 SCORES = hnp.arrays(np.float64, st.integers(1, 40), elements=st.integers(-6, 6).map(float))

@@ -20,7 +20,7 @@ from lightning_sasv.report.pairs import (
     stratified,
     window_of,
 )
-from lightning_sasv.report.results_folder import Results
+from lightning_sasv.results import Results
 from lightning_sasv.trials import FusedScores
 from tests.report.conftest import drawn
 

@@ -24,8 +24,8 @@ from lightning_sasv.report.figures import DRAWINGS, FORMATS, require_matplotlib,
 from lightning_sasv.report.html import as_json, render_page
 from lightning_sasv.report.html_tables import markdown_table, metrics_table
 from lightning_sasv.report.page_data import page_data
-from lightning_sasv.report.results_folder import Results, read_results
 from lightning_sasv.report.score_figures import draw_det
+from lightning_sasv.results import Results, read_results
 from lightning_sasv.scores import read_scores, write_scores
 from lightning_sasv.trials import Scores
 from tests.report.conftest import write_folder
