@@ -8,6 +8,10 @@ ARGS   ?=
 DATA   ?=
 SEED   ?= 1986
 
+# What is given to this make is meant for this make alone, not for one that a test starts.
+unexport ARGS DATA SEED
+MAKEOVERRIDES :=
+
 PAPER  := B1 B1c L2 L2c L3 L3c B1v2 Post
 OURS   := L3t M3 J3
 ON_DATA := $(if $(DATA),--data.root $(DATA))

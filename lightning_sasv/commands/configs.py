@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import pairwise
@@ -139,6 +138,5 @@ def _content(path: Path, given: bool) -> Any:
 
 def _admit(packages: set[str]) -> None:
     """Let jsonargparse import from these packages alone, whatever a name was put together from."""
-    if "import_path_denylist" in inspect.signature(set_parsing_settings).parameters:
-        known = sorted(name for name in packages if name.isidentifier() and name != "jsonargparse")
-        set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=known)
+    known = sorted(name for name in packages if name.isidentifier() and name != "jsonargparse")
+    set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=known)

@@ -29,6 +29,17 @@ def make(repository: Path, *words: str) -> str:
     return done.stdout
 
 
+def test_options_of_a_make_do_not_reach_the_one_that_a_test_starts(
+    repository: Path, tmp_path: Path
+) -> None:
+    safe = f"VENV={tmp_path / 'none'}"  # nothing is to be made, but if so, not our environment
+    inner = f"inner: ; @$(MAKE) --no-print-directory --dry-run --file Makefile table {safe}"
+    words = ["ARGS=-k leaked", "DATA=leaked", "SEED=leaked"]
+    shown = make(repository, "--eval", inner, "inner", safe, *words)
+    assert shown.split()[-1] == "table"
+    assert "leaked" not in shown
+
+
 def test_every_target_has_its_line(repository: Path) -> None:
     text = make(repository, "help")
     listed = dict(re.findall(r"^  (\S+) +(\S.*)$", text, re.MULTILINE))
