@@ -129,7 +129,7 @@ def simulated(trials: int, seed: int) -> Scores:
     drawn = simulate(trials, CostModel(p_target=0.05, p_nontarget=0.2, p_spoof=0.75), seed=seed)
     speaker = np.array([f"S{n % 48}" for n in range(trials)])
     utterance = np.array([f"U{n}" for n in range(trials)])
-    columns = (drawn.asv.numpy(), drawn.cm.numpy(), drawn.labels.numpy())
+    columns = (drawn.asv, drawn.cm, drawn.labels)
     return Scores(*columns, speaker=speaker, utterance=utterance)
 
 

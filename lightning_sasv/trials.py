@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lightning_sasv.errors import InputError
-
-if TYPE_CHECKING:
-    import torch
 
 
 class TrialClass(IntEnum):
@@ -70,15 +67,17 @@ TASKS = {
 class FusedScores(NamedTuple):
     """What a fusion system says of each trial. Higher means "more like a target".
 
+    Columns of numbers: tensors from a ``FusionSystem``, arrays from a ``FittedSystem``.
+
     Attributes:
         asv_llr: The ASV side, log p(s|target)/p(s|nontarget) where the system has densities.
         cm_llr: The CM side, log p(s|target)/p(s|spoof) where the system has densities.
         sasv: The one score to threshold.
     """
 
-    asv_llr: torch.Tensor
-    cm_llr: torch.Tensor
-    sasv: torch.Tensor
+    asv_llr: Any
+    cm_llr: Any
+    sasv: Any
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ BELOW = {  # what each layer may import of ours
     "files": {"errors"},
     "trials": {"errors"},
     "checks": {"errors", "trials"},
+    "numerics": {"errors", "trials", "checks"},
     "decisions": {"errors", "trials"},
     "metrics": {"errors", "trials", "decisions"},
     "fusion": {"errors", "trials", "decisions", "metrics"},
@@ -39,7 +40,7 @@ BELOW = {  # what each layer may import of ours
 for layer in ("report", "evaluation", "deploy"):
     BELOW[layer].add("results")
 for layer in ("decisions", "metrics", "fusion", "fitted", "deploy", "evaluation", "report"):
-    BELOW[layer].add("checks")
+    BELOW[layer] |= {"checks", "numerics"}
 ABOVE = {"callbacks", "experiment", "commands", "cli"}  # may import everything
 PURE = {"decisions", "fusion", "trials", "errors", "metrics"}
 HEAVY = {"pytorch_lightning", "lightning_fabric", "wandb", "speechbrain", "torchaudio", "rich"}

@@ -10,10 +10,17 @@ from lightning_sasv.decisions.outcome import (
 )
 from lightning_sasv.decisions.policy import (
     POLICIES,
+    Comparison,
     accept,
+    compared,
     expected_cost,
     nonlinear_score,
     posteriors,
+)
+from lightning_sasv.decisions.reasons import (
+    reason_sentences,
+    reason_words,
+    threshold_sentences,
 )
 from lightning_sasv.decisions.simulation import Simulation, simulate, simulated_policy_costs
 from lightning_sasv.decisions.ternary import (
@@ -27,6 +34,7 @@ from lightning_sasv.decisions.ternary import (
 __all__ = [
     "POLICIES",
     "PRESETS",
+    "Comparison",
     "CostModel",
     "EmpiricalCost",
     "PolicyCost",
@@ -35,6 +43,7 @@ __all__ = [
     "as_cost_model",
     "closure",
     "compare_policies",
+    "compared",
     "cost_preset",
     "empirical_cost",
     "expected_cost",
@@ -44,6 +53,8 @@ __all__ = [
     "nonlinear_score",
     "perturb",
     "posteriors",
+    "reason_sentences",
+    "reason_words",
     "sasv_cost_matrix",
     "simulate",
     "simulated_policy_costs",
@@ -51,4 +62,5 @@ __all__ = [
     "ternary_decision",
     "ternary_risks",
     "ternary_utility_accept",
+    "threshold_sentences",
 ]

@@ -25,6 +25,11 @@ class CostModel:
     Raises:
         InputError: A cost below 0 or infinite, a prior outside [0, 1], or priors that do not sum
             to one.
+
+    Example:
+        >>> costs = CostModel(c_fa_spoof=20.0, p_target=0.9, p_nontarget=0.05, p_spoof=0.05)
+        >>> costs.weight_fa_spoof, round(costs.spoof_share, 3)
+        (1.0, 0.952)
     """
 
     c_miss: float = 1.0
@@ -66,10 +71,14 @@ class CostModel:
         return self.c_fa_spoof * self.p_spoof
 
     @property
+    def weights(self) -> tuple[float, float, float]:
+        """The weights of target, nontarget and spoof."""
+        return self.weight_miss, self.weight_fa_nontarget, self.weight_fa_spoof
+
+    @property
     def log_weights(self) -> tuple[float, float, float]:
         """Logs of the weights of target, nontarget and spoof; −inf where one is 0."""
-        weights = self.weight_miss, self.weight_fa_nontarget, self.weight_fa_spoof
-        target, nontarget, spoof = (math.log(w) if w > 0 else -math.inf for w in weights)
+        target, nontarget, spoof = (math.log(w) if w > 0 else -math.inf for w in self.weights)
         return target, nontarget, spoof
 
     @property
@@ -113,7 +122,12 @@ PRESETS: dict[str, CostModel] = {
 
 
 def cost_preset(name: str) -> CostModel:
-    """Preset by name: ``equal``, ``a-dcf1`` or ``asvspoof5``."""
+    """Preset by name: ``equal``, ``a-dcf1`` or ``asvspoof5``.
+
+    Example:
+        >>> cost_preset("asvspoof5").p_spoof
+        0.05
+    """
     try:
         return PRESETS[name]
     except KeyError:
@@ -121,7 +135,12 @@ def cost_preset(name: str) -> CostModel:
 
 
 def as_cost_model(costs: CostModel | str | Mapping[str, float]) -> CostModel:
-    """Cost model from itself, a preset's name, or a mapping with the fields of ``CostModel``."""
+    """Cost model from itself, a preset's name, or a mapping with the fields of ``CostModel``.
+
+    Example:
+        >>> as_cost_model({"c_fa_spoof": 2}).c_fa_spoof
+        2.0
+    """
     if isinstance(costs, CostModel):
         return costs
     if isinstance(costs, str):

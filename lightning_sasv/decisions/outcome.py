@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from lightning_sasv.checks import Codes, Floats, as_labels, as_scores
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
-from lightning_sasv.decisions.policy import POLICIES, accept, as_column, expected_cost
+from lightning_sasv.decisions.policy import POLICIES, accept, expected_cost
 from lightning_sasv.errors import InputError
-from lightning_sasv.trials import FusedScores, TrialClass
+from lightning_sasv.trials import CLASS_ORDER, FusedScores, TrialClass
 
 
 class EmpiricalCost(NamedTuple):
-    """What a set of decisions cost, each of shape () or (copies,).
+    """What a set of decisions cost, numbers of numpy.
 
     Attributes:
         cost: ``C_miss π_tar P_miss + C_fa,non π_non P_fa,non + C_fa,spf π_spf P_fa,spf``.
@@ -24,89 +25,100 @@ class EmpiricalCost(NamedTuple):
         p_fa_nontarget: Share of accepted nontargets.
         p_fa_spoof: Share of accepted spoofs; this or another share is NaN where the class has
             neither trials nor weight, as spoofs in plain speaker verification.
+
+    Example:
+        >>> float(empirical_cost([1, 0, 0], [1, 2, 0], "equal").cost)
+        0.0
     """
 
-    cost: Tensor
-    normalised: Tensor
-    p_miss: Tensor
-    p_fa_nontarget: Tensor
-    p_fa_spoof: Tensor
+    cost: np.float64
+    normalised: np.float64
+    p_miss: np.float64
+    p_fa_nontarget: np.float64
+    p_fa_spoof: np.float64
 
 
 class PolicyCost(NamedTuple):
     """Expected and empirical cost of one policy.
 
     Attributes:
-        expected: Mean posterior risk of the actions taken, () or (copies,).
+        expected: Mean posterior risk of the actions taken.
         empirical: What they cost by the labels.
         accepted: Share of accepted trials.
+
+    Example:
+        >>> PolicyCost._fields
+        ('expected', 'empirical', 'accepted')
     """
 
-    expected: Tensor
+    expected: np.float64
     empirical: EmpiricalCost
-    accepted: Tensor
+    accepted: np.float64
 
 
 def empirical_cost(accepted: Any, labels: Any, costs: CostModel | str) -> EmpiricalCost:
     """What decisions cost by the true classes: the actual a-DCF.
 
     Args:
-        accepted: Decisions, (trials,) or (copies, trials).
-        labels: ``TrialClass`` codes, (trials,).
+        accepted: Decisions, (trials,).
+        labels: ``TrialClass`` codes or words, (trials,).
         costs: Costs and priors, or the name of a preset.
 
     Raises:
-        InputError: A decision other than 0 and 1, a code outside {0, 1, 2}, lengths that differ,
-            or no trial of a class that has weight in ``costs``.
+        InputError: A decision other than 0 and 1, an unknown label, lengths that differ, or no
+            trial of a class that has weight in ``costs``.
+
+    Example:
+        >>> labels = ["target", "target", "nontarget", "spoof"]
+        >>> found = empirical_cost([1, 0, 1, 0], labels, "equal")
+        >>> float(found.p_miss), float(found.p_fa_nontarget), float(found.p_fa_spoof)
+        (0.5, 1.0, 0.0)
     """
-    actions = as_column("accepted", accepted)
-    codes = as_column("labels", labels).to(actions.device)
-    if codes.ndim != 1 or actions.shape[-1:] != codes.shape:
-        raise InputError(f"accepted has shape {tuple(actions.shape)}, labels {tuple(codes.shape)}")
-    _check_values("accepted", actions, {0: "reject", 1: "accept"})
-    _check_values("labels", codes, {int(code): str(code) for code in TrialClass})
+    actions, codes = as_scores(accepted, "accepted"), as_labels(labels)
+    if actions.shape != codes.shape:
+        raise InputError(f"accepted has shape {actions.shape}, labels {codes.shape}")
+    unknown = (actions != 0) & (actions != 1)
+    if unknown.any():
+        raise InputError(
+            f"accepted must be among 0 (reject), 1 (accept), got {actions[unknown][0]}"
+        )
     model = as_cost_model(costs)
-    weights = {
-        TrialClass.SPOOF: model.weight_fa_spoof,
-        TrialClass.TARGET: model.weight_miss,
-        TrialClass.NONTARGET: model.weight_fa_nontarget,
-    }
-    errors = {code: _error_rate(actions == 1, codes, code, weights[code]) for code in TrialClass}
-    parts = [weight * errors[code] for code, weight in weights.items() if weight > 0]
-    cost = torch.stack(parts).sum(dim=0) if parts else torch.zeros_like(errors[TrialClass.TARGET])
-    blind = model.default_cost
-    normalised = cost / blind if blind > 0 else torch.where(cost > 0, torch.inf, cost)
-    rates = (errors[code] for code in (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF))
+    weights = dict(zip(CLASS_ORDER, model.weights, strict=True))
+    rates = [_error_rate(actions, codes, *item) for item in weights.items()]
+    parts = zip(weights.values(), rates, strict=True)
+    cost = np.float64(math.fsum(weight * rate for weight, rate in parts if weight > 0))
+    if model.default_cost > 0:
+        normalised = cost / model.default_cost
+    else:
+        normalised = np.float64(math.inf if cost > 0 else 0.0)
     return EmpiricalCost(cost, normalised, *rates)
 
 
 def compare_policies(
     fused: FusedScores, labels: Any, costs: CostModel | str
 ) -> dict[str, PolicyCost]:
-    """Expected and empirical cost of every policy on the same trials."""
+    """Expected and empirical cost of every policy on the same trials.
+
+    Example:
+        >>> llrs = np.array([3.0, -2.0, 1.0])
+        >>> found = compare_policies(FusedScores(llrs, llrs, llrs), [1, 2, 0], "equal")
+        >>> {policy: round(float(one.empirical.cost), 3) for policy, one in found.items()}
+        {'bayes': 0.333, 'linear': 0.333, 'utility': 0.333}
+    """
     results = {}
     for policy in POLICIES:
-        decisions = accept(fused, costs, policy)
-        results[policy] = PolicyCost(
-            expected_cost(fused, costs, policy).mean(dim=-1),
-            empirical_cost(decisions, labels, costs),
-            decisions.double().mean(dim=-1),
-        )
+        decisions = as_scores(accept(fused, costs, policy), "decisions")
+        risks = as_scores(expected_cost(fused, costs, policy), "risks")
+        empirical = empirical_cost(decisions, labels, costs)
+        results[policy] = PolicyCost(risks.mean(), empirical, decisions.mean())
     return results
 
 
-def _error_rate(accepted: Tensor, codes: Tensor, code: TrialClass, weight: float) -> Tensor:
+def _error_rate(accepted: Floats, codes: Codes, code: TrialClass, weight: float) -> np.float64:
     """Share of wrong decisions on the trials of a class; NaN for no trials without weight."""
-    mask = codes == int(code)
-    if weight > 0 and not bool(mask.any()):
-        raise InputError(f"labels hold no {code} trial (code {int(code)})")
-    wrong = accepted if code is not TrialClass.TARGET else ~accepted
-    return wrong[..., mask].double().mean(dim=-1)
-
-
-def _check_values(name: str, values: Tensor, known: dict[int, str]) -> None:
-    """Raise at the first value that is none of the known ones."""
-    unknown = torch.stack([values != value for value in known]).all(dim=0)
-    if bool(unknown.any()):
-        allowed = ", ".join(f"{value} ({word})" for value, word in known.items())
-        raise InputError(f"{name} must be among {allowed}, got {values[unknown][0].item()}")
+    of_class = accepted[codes == code]
+    if of_class.size == 0:
+        if weight > 0:
+            raise InputError(f"labels hold no {code} trial (code {int(code)})")
+        return np.float64(math.nan)
+    return np.float64((of_class == (code is not TrialClass.TARGET)).mean())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -11,9 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from lightning_sasv.decisions import CostModel, accept, nonlinear_score
+from lightning_sasv.decisions import (
+    CostModel,
+    compared,
+    reason_sentences,
+    threshold_sentences,
+)
 from lightning_sasv.deploy.policy import BAYES, DecisionRule, fuse_llrs
-from lightning_sasv.deploy.reasons import bayes_reasons, threshold_reasons
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.trials import FusedScores
@@ -110,16 +113,16 @@ class Scorer:
             asv = raw_asv.clamp(*self.rule.bounds.asv_llr)
             cm = raw_cm.clamp(*self.rule.bounds.cm_llr)
             score = fuse_llrs(self.system, asv, cm)
-        risk = nonlinear_score(asv, cm, costs.weight_fa_nontarget, costs.weight_fa_spoof)
-        accepted = accept(FusedScores(asv, cm, score), costs)
+        risk, threshold = compared(FusedScores(asv, cm, score), costs)
+        accepted = risk > threshold
         words = partial(
-            bayes_reasons,
+            reason_sentences,
             accepted.numpy(),
             (asv.numpy(), cm.numpy()),
             ((asv != raw_asv).numpy(), (cm != raw_cm).numpy()),
             costs,
         )
-        shown = accepted, score, asv, cm, risk + math.log(costs.weight_miss)
+        shown = accepted, score, asv, cm, risk - threshold
         return Verdict(*(_plain(part, single) for part in shown), words)  # type: ignore[call-arg]
 
     def _threshold(self, fused: FusedScores, single: bool) -> Verdict:
@@ -127,7 +130,7 @@ class Scorer:
         margin = fused.sasv - self.rule.threshold
         accepted = margin > 0
         words = partial(
-            threshold_reasons, accepted.numpy(), fused.sasv.numpy(), self.rule.threshold
+            threshold_sentences, accepted.numpy(), fused.sasv.numpy(), self.rule.threshold
         )
         score = _plain(fused.sasv, single)
         return Verdict(_plain(accepted, single), score, None, None, _plain(margin, single), words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,9 +15,10 @@ from lightning_sasv.decisions import (
     CostModel,
     EmpiricalCost,
     accept,
+    compared,
     empirical_cost,
     expected_cost,
-    nonlinear_score,
+    reason_words,
 )
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 
 PREFERRED = ("L3t", "L3", "L3c")
 """Which of several fitted systems decides when none is named."""
-
-
-class Explained(NamedTuple):
-    """The number that a policy compares, and with what."""
-
-    score: torch.Tensor
-    threshold: float
 
 
 @dataclass(frozen=True)
@@ -109,16 +103,18 @@ def decide_trials(
     import polars as pl
 
     fused = fuse_table(table, system)
-    decision = accept(fused, costs, policy)
-    score, threshold = explain(fused, costs, policy)
+    score, threshold = compared(fused, costs, policy)
+    decision = (score > threshold).numpy()
+    llrs = fused.asv_llr.numpy(), fused.cm_llr.numpy()
+    reasons = reason_words(decision, *llrs, costs).tolist()
     known = [name for name in ("speaker", "utterance", "attack", "label") if name in table]
     frame = table.frame.select(*known, "asv_score", "cm_score").with_columns(
-        pl.Series("asv_llr", fused.asv_llr.numpy()),
-        pl.Series("cm_llr", fused.cm_llr.numpy()),
+        pl.Series("asv_llr", llrs[0]),
+        pl.Series("cm_llr", llrs[1]),
         pl.Series("score", score.numpy()),
         pl.lit(threshold).alias("threshold"),
-        pl.Series("decision", np.where(decision.numpy(), "accept", "reject").tolist()),
-        pl.Series("reason", _reasons(fused, decision, costs)),
+        pl.Series("decision", np.where(decision, "accept", "reject").tolist()),
+        pl.Series("reason", reasons),
     )
     return Decisions(frame, policy_result(fused, table, costs, policy))
 
@@ -127,28 +123,6 @@ def fuse_table(table: ScoreTable, system: FusionSystem) -> FusedScores:
     """LLRs and fused scores of a table."""
     table.need(["asv_score", "cm_score"], "a decision")
     return system(table.numbers("asv_score"), table.numbers("cm_score"))
-
-
-def explain(fused: FusedScores, costs: CostModel, policy: str) -> Explained:
-    """The score of a policy and its threshold; a trial is accepted where the score is greater.
-
-    - ``bayes``: −log[(1−ρ̃) e^(−a) + ρ̃ e^(−c)] against −log β̃ (Ineq. app_policy_gen_llr4);
-    - ``linear``: a + c against log(w_non w_spf / w_tar²) (Ineq. action_fused_lr);
-    - ``utility``: min(a − log(w_non / w_tar), c − log(w_spf / w_tar)) against 0
-      (Ineq. app_policy_utility).
-    """
-    a, c = fused.asv_llr, fused.cm_llr
-    target, nontarget, spoof = costs.log_weights
-    if math.isinf(target):  # a miss costs nothing: every policy rejects
-        return Explained(torch.zeros_like(a), math.inf)
-    if policy == "linear":
-        return Explained(a + c, nontarget + spoof - 2 * target)
-    if policy == "utility":
-        return Explained(torch.minimum(a - nontarget + target, c - spoof + target), 0.0)
-    if math.isinf(nontarget) and math.isinf(spoof):
-        return Explained(torch.full_like(a, math.inf), -costs.log_beta)
-    rho = costs.spoof_share
-    return Explained(nonlinear_score(a, c, 1 - rho, rho), -costs.log_beta)
 
 
 def policy_result(
@@ -191,11 +165,3 @@ def compare_all(
         fused = fuse_table(table, system)
         found[name] = {policy: policy_result(fused, table, costs, policy) for policy in POLICIES}
     return found
-
-
-def _reasons(fused: FusedScores, decision: torch.Tensor, costs: CostModel) -> list[str]:
-    """Target for what is accepted; else the class that speaks more against the trial."""
-    _, nontarget, spoof = costs.log_weights
-    more_spoof = spoof - fused.cm_llr > nontarget - fused.asv_llr
-    against = np.where(more_spoof.numpy(), "spoof", "nontarget")
-    return np.where(decision.numpy(), "target", against).tolist()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from lightning_sasv.decisions import (
@@ -31,13 +30,13 @@ def test_llrs_are_those_of_the_generating_densities():
 
 def test_scores_have_the_moments_asked_for():
     drawn = simulate(60_000, CostModel(p_target=0.5, p_nontarget=0.3, p_spoof=0.2), seed=2)
-    shares = torch.bincount(drawn.labels).double() / 60_000
+    shares = np.bincount(drawn.labels) / 60_000
     np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=0.01)
-    points = torch.stack([drawn.asv, drawn.cm])
+    points = np.stack([drawn.asv, drawn.cm])
     for code in range(3):
         mine = points[:, drawn.labels == code]
-        np.testing.assert_allclose(mine.mean(dim=1), MEANS[code], atol=0.05)
-        np.testing.assert_allclose(torch.cov(mine), COVARIANCE, atol=0.05)
+        np.testing.assert_allclose(mine.mean(axis=1), MEANS[code], atol=0.05)
+        np.testing.assert_allclose(np.cov(mine), COVARIANCE, atol=0.05)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -87,14 +86,13 @@ def test_no_perturbed_policy_has_less_empirical_cost_than_bayes():
 
 
 def test_draws_depend_on_the_seed_alone():
-    torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
     first = simulate(100, seed=3)
-    torch.manual_seed(2)
+
     np.random.seed(2)  # noqa: NPY002
     again, other = simulate(100, seed=3), simulate(100, seed=4)
-    assert torch.equal(first.asv, again.asv)
-    assert not torch.equal(first.asv, other.asv)
+    assert np.array_equal(first.asv, again.asv)
+    assert not np.array_equal(first.asv, other.asv)
 
 
 @pytest.mark.parametrize(

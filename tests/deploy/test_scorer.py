@@ -12,10 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_sasv.decisions import PRESETS, CostModel, accept
+from lightning_sasv.decisions import PRESETS, CostModel, accept, reason_sentences
 from lightning_sasv.deploy import Scorer, load, write_bundle
 from lightning_sasv.deploy.policy import BAYES, choose_rule, unreachable
-from lightning_sasv.deploy.reasons import bayes_reasons
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import SYSTEMS, FusionSystem
 from lightning_sasv.metrics.functional import a_dcf
@@ -107,7 +106,7 @@ def test_a_reason_says_what_the_costs_say(
     fused = FusedScores(*(torch.from_numpy(part.copy()) for part in (asv, cm, cm)))
     accepted = accept(fused, costs).numpy()
     untouched = np.zeros_like(accepted), np.ones_like(accepted)
-    reasons = bayes_reasons(accepted, (asv, cm), untouched, costs)
+    reasons = reason_sentences(accepted, (asv, cm), untouched, costs)
     for (a, c), good, reason in zip(pairs, accepted.tolist(), reasons.tolist(), strict=True):
         risks = {"nontarget": nontarget * math.exp(-a), "spoof": spoof * math.exp(-c)}
         assert reason.startswith("accepted: target, " if good else "rejected: ")

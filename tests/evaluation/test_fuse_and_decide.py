@@ -13,13 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_sasv.decisions import PRESETS, CostModel, accept, compare_policies
+from lightning_sasv.decisions import PRESETS, CostModel, accept, compare_policies, compared
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.decide import (
     choose_system,
     compare_all,
     decide_trials,
-    explain,
     write_decisions,
 )
 from lightning_sasv.evaluation.fuse import fuse_tables, write_results
@@ -152,7 +151,7 @@ def test_score_and_threshold_explain_the_decision(
     model = CostModel(*costs, shares[0], shares[1], 1 - shares[0] - shares[1])
     asv, cm = torch.tensor(llrs, dtype=torch.float64).T
     fused = FusedScores(asv, cm, asv)
-    score, threshold = explain(fused, model, policy)
+    score, threshold = compared(fused, model, policy)
     near = (score - threshold).abs() < 1e-9
     assert (((score > threshold) == accept(fused, model, policy)) | near).all()
 

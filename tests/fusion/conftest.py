@@ -13,7 +13,8 @@ def trials() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """ASV scores, CM scores and labels of 4,000 simulated trials of unequal classes."""
     priors = CostModel(p_target=0.2, p_nontarget=0.3, p_spoof=0.5)
     drawn = simulate(4_000, priors, seed=3)
-    return drawn.asv / 5, 2 * drawn.cm + 1, drawn.labels
+    asv, cm, labels = map(torch.from_numpy, drawn[:3])
+    return asv / 5, 2 * cm + 1, labels
 
 
 @pytest.fixture(scope="session")

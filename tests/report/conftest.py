@@ -42,11 +42,11 @@ def drawn(trials: int, seed: int, attacks: tuple[str, ...] = ("A01", "A02", "A03
     """Simulated trials of unequal classes."""
     priors = CostModel(p_target=0.25, p_nontarget=0.35, p_spoof=0.4)
     found = simulate(trials, priors, seed=seed)
-    label = found.labels.numpy()
+    label = found.labels
     attack = np.where(label == 0, np.array(attacks)[np.arange(trials) % len(attacks)], "-")
     return Scores(
-        found.asv.numpy() / 5,
-        2 * found.cm.numpy() + 1,
+        found.asv / 5,
+        2 * found.cm + 1,
         label,
         speaker=np.array([f"spk{k % 7}" for k in range(trials)]),
         utterance=np.array([f"utt{k}" for k in range(trials)]),

@@ -1,0 +1,141 @@
+"""Formulas that take arrays and tensors alike, and the one minimiser.
+
+Tensors are recognised without importing torch; what is made of them keeps device and gradient.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lightning_sasv.checks import Floats, is_tensor
+from lightning_sasv.errors import InputError
+
+Objective = Callable[[Floats], tuple[float, Floats, Floats]]
+"""Maps parameters (p,) to the value, its gradient (p,) and its Hessian (p, p)."""
+
+_FLAT, _NEARLY_FLAT, _NO_GAIN = 1e-12, 1e-4, 1e-8
+
+
+def namespace(values: Any) -> Any:
+    """The module whose functions take these values: torch for a tensor, numpy for all else.
+
+    Example:
+        >>> namespace([0.5]).__name__
+        'numpy'
+    """
+    return sys.modules["torch"] if is_tensor(values) else np
+
+
+def double(values: Any) -> Any:
+    """A tensor, or anything that numpy takes, in float64."""
+    return values.double() if is_tensor(values) else np.asarray(values, dtype=np.float64)
+
+
+def log_add(first: Any, second: Any) -> Any:
+    """``log(e^x + e^y)``, finite wherever x or y is; −inf where both are.
+
+    Example:
+        >>> log_add(np.array([0.0, 1000.0]), np.array([0.0, -1000.0]))
+        array([6.93147181e-01, 1.00000000e+03])
+    """
+    if is_tensor(first):
+        return first.logaddexp(second)
+    top = np.maximum(first, second)  # four times as fast as numpy's logaddexp
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(first - second)
+    return top + np.log1p(np.exp(-np.where(np.isnan(gap), 0.0, gap)))
+
+
+def sigmoid(values: Any) -> Any:
+    """``1 / (1 + e^(−x))`` without overflow."""
+    if is_tensor(values):
+        return values.sigmoid()
+    small = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1.0, small) / (1 + small)
+
+
+def softmax(logits: Sequence[Any]) -> Any:
+    """``e^(x_k) / Σ e^(x_j)`` of columns x_k, stacked along a new last axis.
+
+    Example:
+        >>> softmax([np.array([0.0]), np.array([np.log(3)])])
+        array([[0.25, 0.75]])
+    """
+    xp, top = namespace(logits[0]), logits[0]
+    for logit in logits[1:]:
+        top = xp.maximum(top, logit)
+    parts = [xp.exp(logit - top) for logit in logits]
+    return xp.stack([part / sum(parts) for part in parts], -1)
+
+
+def minimise(objective: Objective, start: Floats, max_iterations: int = 300) -> Floats:
+    """Minimiser by a trust region (scipy's ``trust-exact``) and at most three Newton steps.
+
+    The last steps are taken while they lower the gradient: where the value no longer resolves the
+    progress, the gradient does.
+
+    Args:
+        objective: The function with its two derivatives.
+        start: Starting parameters.
+        max_iterations: Bound on the steps of the trust region.
+
+    Raises:
+        InputError: No minimum, and not nearly one either; or numbers beyond the range of floats.
+
+    Example:
+        >>> minimise(lambda x: (x @ x - x[0], 2 * x - [1.0, 0.0], 2 * np.eye(2)), np.ones(2))
+        array([0.5, 0. ])
+    """
+    from scipy.optimize import minimize
+
+    known: dict[bytes, tuple[float, Floats, Floats]] = {}
+
+    def at(x: Floats) -> tuple[float, Floats, Floats]:
+        key = x.tobytes()
+        if key not in known:
+            known.clear()
+            with np.errstate(over="raise", invalid="raise"):
+                known[key] = objective(x)
+        return known[key]
+
+    parts = {"fun": lambda x: at(x)[0], "jac": lambda x: at(x)[1], "hess": lambda x: at(x)[2]}
+    options = {"gtol": _FLAT, "maxiter": max_iterations, "max_trust_radius": 1e6}
+    try:
+        found = minimize(x0=start, method="trust-exact", options=options, **parts)
+        return _polished(at, found.x, max_iterations)
+    except InputError:
+        raise
+    except (FloatingPointError, ValueError) as error:
+        raise InputError(f"no minimum within the range of floats: {error}") from None
+
+
+def _polished(at: Objective, x: Floats, iterations: int) -> Floats:
+    """The minimiser after its last Newton steps, or an error where it is none."""
+    value, gradient, hessian = at(x)
+    step = _newton_step(gradient, hessian)
+    for _ in range(3):
+        following = at(x - step)
+        if not np.linalg.norm(following[1]) < np.linalg.norm(gradient):
+            break
+        x, (value, gradient, hessian) = x - step, following
+        step = _newton_step(gradient, hessian)
+    # Separable classes have their minimum at infinity, or far out on a plain by a tiny penalty;
+    # and where rounding ends the search, the gradient is as small as its units let it be.
+    norm = float(np.linalg.norm(gradient))
+    if not (norm < _NEARLY_FLAT or 0 <= gradient @ step < _NO_GAIN * max(1.0, abs(value))):
+        raise InputError(
+            f"no minimum within {iterations} steps (gradient norm {norm:.1e}); "
+            "separable classes need a larger penalty"
+        )
+    return x
+
+
+def _newton_step(gradient: Floats, hessian: Floats) -> Floats:
+    """H⁻¹ g, in units in which the diagonal of H is 1."""
+    unit = np.sqrt(np.maximum(np.abs(np.diagonal(hessian)), 1e-300))
+    scaled = hessian / np.outer(unit, unit)
+    return np.asarray(np.linalg.lstsq(scaled, gradient / unit, rcond=1e-14)[0] / unit)
