@@ -24,7 +24,7 @@ BELOW = {  # what each layer may import of ours
     "decisions": {"errors", "trials"},
     "metrics": {"errors", "trials", "decisions"},
     "fusion": {"errors", "trials", "decisions", "metrics"},
-    "data": {"errors", "trials", "files"},
+    "data": {"errors", "trials", "files", "scores"},
     "scores": {"errors", "trials", "files"},
     "results": {"errors", "trials", "files", "metrics", "fusion", "scores", "fitted"},
     "report": {"errors", "trials", "files", "decisions", "metrics", "fusion", "scores", "fitted"},
@@ -34,7 +34,7 @@ BELOW = {  # what each layer may import of ours
     "deploy": {"errors", "files", "trials", "decisions", "metrics", "fusion", "fitted", "scores"},
     "evaluation": {"errors", "files", "trials", "decisions", "metrics", "fusion", "fitted"}
     | {"scores", "report"},
-    "frontends": {"errors", "files", "trials", "data"},
+    "frontends": {"errors", "files", "trials", "data", "scores"},
     "checkpoints": {"errors", "files"},
 }
 for layer in ("report", "evaluation", "deploy"):

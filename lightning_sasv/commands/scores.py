@@ -231,22 +231,11 @@ def convert(
         key_format: Format of the key; recognised when not given.
         allow_missing: Leave out trials of the key without a score instead of stopping.
     """
-    from lightning_sasv.commands.score_input import read_key_file
     from lightning_sasv.console import print_notes, print_written
-    from lightning_sasv.scores import LAYOUTS, layout_named, write_table
-    from lightning_sasv.scores.sources import read_source
+    from lightning_sasv.scores import convert as convert_file
 
-    if to is None:
-        raise InputError(f"--to FORMAT is needed, one of {', '.join(LAYOUTS)}")
-    layout = layout_named(to)
-    labels = read_key_file(key, key_format)
-    source = read_source(
-        file, labels, format, allow_missing=allow_missing, mend=True, complete=False
+    print_written(
+        convert_file(
+            file, to, out, format, column, key, key_format, allow_missing, tell=print_notes
+        )
     )
-    print_notes(source.notes)
-    path = source.table.path
-    target = Path(out) if out else path.with_name(f"{path.stem}.{layout.name}{layout.suffix}")
-    if target.resolve() == path.resolve():
-        raise InputError(f"--out {target} is the file that is read; choose another one")
-    write_table(target, source.table, layout.name, column)
-    print_written(target)

@@ -1,19 +1,18 @@
-"""Readers and writers of the SASV 2022 protocol files (the layout of ASVspoof 2019 LA)."""
+"""Protocols of SASV 2022 (those of ASVspoof 2019 LA), which are layouts of ``scores``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import write_text
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.scores import ScoreTable, read_table, write_table
+from lightning_sasv.scores.layouts import LABELS
 
-BONAFIDE_ATTACK = "-"
-"""Attack of bona fide speech in memory and in score files (trial lists write ``bonafide``)."""
+TRIALS, UTTERANCES, ENROLMENT = "sasv2022-protocol", "asvspoof2019-cm-protocol", "enrolment"
+"""Layouts of the three kinds of protocols."""
 
 
 @dataclass(frozen=True)
@@ -56,106 +55,58 @@ class UtteranceList:
         return len(self.bonafide)
 
 
-class _Table:
-    """The white-space separated columns of a protocol, with the line of each row."""
+def _read(path: str | Path, layout: str) -> ScoreTable:
+    """A protocol as a table; arrays of text would lose a NUL at the end of a name."""
+    import polars as pl
 
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
-        self.path = path
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read protocol {path}: {error}") from None
-        rows = [(number, line.split()) for number, line in enumerate(lines, start=1)]
-        rows = [(number, row) for number, row in rows if row]
-        if not rows:
-            raise InputError(f"protocol {path} is empty")
-        for number, row in rows:
-            if any("\0" in word for word in row):
-                raise InputError(f"{path}, line {number}: holds a NUL byte; this is no text file")
-            if len(row) != len(names):
-                raise InputError(
-                    f"{path}, line {number}: {len(row)} columns where {len(names)} were expected "
-                    f"({' '.join(names)})"
-                )
-        self.lines = [number for number, _ in rows]
-        self.columns = list(np.array([row for _, row in rows], dtype=str).T)
-
-    def encode(self, keys: np.ndarray, codes: dict[str, int], what: str) -> np.ndarray:
-        """Integer codes of text keys; an unknown key is reported with its line."""
-        known, inverse = np.unique(keys, return_inverse=True)
-        for key in known.tolist():
-            if key not in codes:
-                line = self.lines[int(np.argmax(keys == key))]
-                raise InputError(
-                    f"{self.path}, line {line}: unknown {what} {key!r}; expected one of "
-                    f"{', '.join(codes)}"
-                )
-        return np.array([codes[key] for key in known.tolist()], dtype=np.int8)[inverse.reshape(-1)]
-
-    def refuse_duplicates(self, ids: np.ndarray, what: str) -> None:
-        """Raise where an id stands twice, naming the first ten such ids."""
-        unique, count = np.unique(ids, return_counts=True)
-        if len(unique) == len(ids):
-            return
-        twice = unique[count > 1]
-        lines = [self.lines[row] for row in np.flatnonzero(ids == twice[0])]
-        raise InputError(
-            f"{self.path}: {len(twice)} {what}(s) stand more than once, the first in lines "
-            f"{lines[0]} and {lines[1]}: {', '.join(twice[:10].tolist())}; remove the repetitions"
-        )
+    table = read_table(path, layout, mend=True)
+    binary = pl.any_horizontal(pl.col(pl.String).str.contains("\0", literal=True))
+    rows = table.frame.select(binary.arg_true()).to_series()
+    if len(rows):
+        raise InputError(f"{table.where(rows[0])}: holds a NUL byte; this is no text file")
+    return table
 
 
 def read_trials(path: str | Path) -> TrialList:
     """Read an ASV trial list, ``speaker utterance attack key`` (key: target, nontarget, spoof)."""
-    table = _Table(Path(path), ("speaker", "utterance", "attack", "key"))
-    speaker, utterance, attack, key = table.columns
-    codes = {str(c): int(c) for c in (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)}
-    label = table.encode(key, codes, "trial label")
-    table.refuse_duplicates(np.char.add(np.char.add(speaker, " "), utterance), "trial")
-    attack = np.where(attack == "bonafide", BONAFIDE_ATTACK, attack)
-    return TrialList(speaker, utterance, attack, label)
+    table = _read(path, TRIALS)
+    speaker, utterance, attack = map(table.text, ("speaker", "utterance", "attack"))
+    return TrialList(speaker, utterance, attack, table.labels().astype(np.int8))
 
 
 def read_utterances(path: str | Path) -> UtteranceList:
     """Read a CM protocol, ``speaker utterance - attack key`` (key: bonafide, spoof)."""
-    table = _Table(Path(path), ("speaker", "utterance", "environment", "attack", "key"))
-    speaker, utterance, _, attack, key = table.columns
-    bonafide = table.encode(key, {"bonafide": 1, "spoof": 0}, "CM label").astype(bool)
-    table.refuse_duplicates(utterance, "utterance")
-    return UtteranceList(speaker, utterance, attack, bonafide)
+    table = _read(path, UTTERANCES)
+    speaker, utterance, attack = map(table.text, ("speaker", "utterance", "attack"))
+    return UtteranceList(speaker, utterance, attack, table.text("label") == "bonafide")
 
 
 def read_enrolment(path: str | Path) -> dict[str, list[str]]:
     """Read an enrolment list, ``speaker utterance,utterance,…``."""
-    table = _Table(Path(path), ("speaker", "utterances"))
-    speakers, utterances = table.columns
-    table.refuse_duplicates(speakers, "speaker")
-    found = {
-        str(speaker): [name for name in str(names).split(",") if name]
-        for speaker, names in zip(speakers, utterances, strict=True)
-    }
-    for line, (speaker, names) in zip(table.lines, found.items(), strict=True):
-        if not names:
-            raise InputError(f"{path}, line {line}: speaker {speaker} has no enrolment utterance")
+    table = _read(path, ENROLMENT)
+    found = {}
+    for row, (speaker, names) in enumerate(table.frame.rows()):
+        found[speaker] = [name for name in names.split(",") if name]
+        if not found[speaker]:
+            raise InputError(f"{table.where(row)}: speaker {speaker} has no enrolment utterance")
     return found
 
 
 def write_trials(path: str | Path, trials: TrialList) -> Path:
     """Write an ASV trial list in the challenge's layout."""
-    attack = np.where(trials.attack == BONAFIDE_ATTACK, "bonafide", trials.attack)
-    keys = np.array([str(TrialClass(code)) for code in range(len(TrialClass))])[trials.label]
-    return _write_columns(path, trials.speaker, trials.utterance, attack, keys)
+    return _write(path, TRIALS, trials, np.array(LABELS)[trials.label])
 
 
 def write_utterances(path: str | Path, utterances: UtteranceList) -> Path:
     """Write a CM protocol in the challenge's layout."""
-    key = np.where(utterances.bonafide, "bonafide", "spoof")
-    dash = np.full(len(utterances), "-")
-    return _write_columns(
-        path, utterances.speaker, utterances.utterance, dash, utterances.attack, key
-    )
+    return _write(path, UTTERANCES, utterances, np.where(utterances.bonafide, "bonafide", "spoof"))
 
 
-def _write_columns(path: str | Path, *columns: np.ndarray) -> Path:
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return write_text(path, "".join(" ".join(row) + "\n" for row in rows))
+def _write(
+    path: str | Path, layout: str, rows: TrialList | UtteranceList, label: np.ndarray
+) -> Path:
+    import polars as pl
+
+    columns = {name: getattr(rows, name) for name in ("speaker", "utterance", "attack")}
+    frame = pl.DataFrame({name: v.tolist() for name, v in (columns | {"label": label}).items()})
+    return write_table(path, ScoreTable(frame, Path(path)), layout)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightning_sasv.data.protocols import BONAFIDE_ATTACK, TrialList, UtteranceList
+from lightning_sasv.data.protocols import TrialList, UtteranceList
+from lightning_sasv.scores.layouts import BONAFIDE_ATTACK
 from lightning_sasv.trials import TrialClass
 
 KNOWN_ATTACKS = tuple(f"A{number:02d}" for number in range(1, 7))

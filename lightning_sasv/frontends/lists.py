@@ -20,9 +20,16 @@ from lightning_sasv.data.challenge import (
 from lightning_sasv.data.protocols import read_enrolment, read_trials, read_utterances
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.audio import SUFFIXES
+from lightning_sasv.scores import read_table
+from lightning_sasv.scores.text import lines_of, load
 
-_COLUMNS = {1: (0, 0), 2: (0, 1), 4: (1, 1), 5: (1, 1)}
-"""Columns of a list that hold the utterance and its place, by the number of columns."""
+_LAYOUTS = {
+    1: "utterances",
+    2: "utterances-paths",
+    4: "utterances-trials",
+    5: "utterances-protocol",
+}
+"""Layouts of a list by the number of its columns."""
 
 _SPLIT_NAMES = {"train": "trn", "dev": "dev", "eval": "eval"}
 _NAME = re.compile(r"\w[\w.-]{0,49}")
@@ -198,23 +205,17 @@ def read_list(path: str | Path) -> tuple[Utterance, ...]:
     attack key``).
     """
     path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read protocol {path}: {error}") from None
-    found = []
-    for number, line in enumerate(lines, start=1):
-        words = line.split()
-        if words and len(words) not in _COLUMNS:
-            raise InputError(
-                f"{path}, line {number}: {len(words)} columns; expected 1 (utterance or path), "
-                "2 (utterance and path), 4 (trial list) or 5 (CM protocol)"
-            )
-        if words:
-            found.append(Utterance(*(words[column] for column in _COLUMNS[len(words)])))
-    if not found:
-        raise InputError(f"protocol {path} is empty")
-    return _unique(found, str(path))
+    line, first = next(lines_of(path, load(path, mend=True)), (1, ""))
+    columns = len(first.split())
+    if first and columns not in _LAYOUTS:
+        raise InputError(
+            f"{path}, line {line}: {columns} columns; expected 1 (utterance or path), "
+            "2 (utterance and path), 4 (trial list) or 5 (CM protocol)"
+        )
+    table = read_table(path, _LAYOUTS.get(columns, "utterances"), mend=True)
+    names = table.frame["utterance"]
+    places = table.frame["path"] if "path" in table else names
+    return _unique(map(Utterance, names, places), str(path))
 
 
 def _read_enrolments(paths: Iterable[str]) -> dict[str, list[str]]:

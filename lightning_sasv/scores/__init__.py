@@ -2,6 +2,7 @@
 
 from lightning_sasv.scores.layouts import LAYOUTS, Layout, layout_named
 from lightning_sasv.scores.read import read_scores, read_table
+from lightning_sasv.scores.sources import convert
 from lightning_sasv.scores.table import ScoreTable
 from lightning_sasv.scores.write import write_scores, write_table
 
@@ -9,6 +10,7 @@ __all__ = [
     "LAYOUTS",
     "Layout",
     "ScoreTable",
+    "convert",
     "layout_named",
     "read_scores",
     "read_table",

@@ -50,7 +50,7 @@ def find_layout(path: Path, source: Path | bytes, name: str | None = None) -> Fo
     """
     sample = list(islice(lines_of(path, source), SAMPLE))
     if not sample:
-        raise InputError(f"{path}, line 1: the file has no trials; write the scores again")
+        raise InputError(f"{path}, line 1: the file has no trials; write it again")
     layout = layout_named(name) if name else _guess(path, source, sample)
     separator = _separator(layout, sample[0][1])
     if layout.headings:

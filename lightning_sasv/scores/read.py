@@ -13,7 +13,6 @@ from lightning_sasv.scores.layouts import (
     LABELS,
     LAYOUTS,
     ROLES,
-    SAME_SPEAKER,
     SCORES,
     Layout,
     is_number,
@@ -60,7 +59,9 @@ def read_table(
     table = _read_parquet(path, format) or _read_text(path, format, mend)
     table = replace(table, frame=_with_role(table, role))
     check_numbers(table)
-    check_duplicates(table)
+    layout = layout_named(table.layout)
+    if not layout.repeats:
+        check_duplicates(table, ("utterance",) if layout.of_utterances else table.ids)
     return table
 
 
@@ -128,8 +129,8 @@ def _canonical(table: ScoreTable, layout: Layout) -> ScoreTable:
         bonafide = pl.col("attack").is_in(["bonafide", layout.bonafide_attack])
         attack = pl.when(bonafide).then(pl.lit(BONAFIDE_ATTACK)).otherwise(pl.col("attack"))
         frame = frame.with_columns(attack.alias("attack"))
-    if layout.name in SAME_SPEAKER:
-        frame = frame.with_columns(_label_of_speakers(frame, SAME_SPEAKER[layout.name]))
+    if layout.claimed:
+        frame = frame.with_columns(_label_of_speakers(frame, layout.claimed))
     if "label" in frame.columns:
         frame = frame.with_columns(_labels(table, frame["label"], layout))
     table = replace(table, frame=frame)
@@ -162,13 +163,12 @@ def _labels(table: ScoreTable, words: pl.Series, layout: Layout) -> pl.Series:
 
     if words.dtype.is_float():
         words = words.cast(pl.String)
-    meaning = layout.labels if layout.name not in SAME_SPEAKER else {w: w for w in LABELS}
-    coded = words.replace_strict(meaning, default=None, return_dtype=pl.Enum(LABELS))
+    coded = words.replace_strict(layout.labels, default=None, return_dtype=pl.Enum(LABELS))
     if coded.null_count():
         row = int(coded.is_null().arg_max() or 0)
         raise InputError(
             f"{table.where(row)}: unknown label {words[row]!r}; {layout.name} has "
-            f"{', '.join(meaning)}"
+            f"{', '.join(layout.labels)}"
         )
     refuse_mixture(table, coded)
     return coded.rename("label")
@@ -182,7 +182,7 @@ def _with_role(table: ScoreTable, role: str | None) -> pl.DataFrame:
     if role is None:
         if scores or "score" not in table:
             return table.frame
-        role = "cm" if table.has_cm_labels else LAYOUTS[table.layout].role
+        role = "cm" if table.has_cm_labels else layout_named(table.layout).role
         return table.frame.rename({"score": f"{role}_score"})
     if f"{role}_score" in scores:
         others = [name for name in scores if name != f"{role}_score"]
@@ -225,7 +225,7 @@ def _plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     if not frame.height or not frame.width:
-        raise InputError(f"{path}: the file has no trials; write the scores again")
+        raise InputError(f"{path}: the file has no trials; write it again")
     missing = [s.name for s in frame.null_count() if s[0]]
     if missing:
         row = int(frame[missing[0]].is_null().arg_max() or 0)

@@ -1,16 +1,17 @@
-"""What stands for a score file on the command line: ``FILE``, ``asv=FILE``, ``asv=A,cm=B``."""
+"""Score files as they are named on the command line, ``FILE``, ``asv=FILE``, ``asv=A,cm=B``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores.corpora import check_complete
 from lightning_sasv.scores.join import join_key
-from lightning_sasv.scores.layouts import LAYOUTS, ROLES
+from lightning_sasv.scores.layouts import LAYOUTS, ROLES, layout_named
 from lightning_sasv.scores.read import read_table
 from lightning_sasv.scores.table import ScoreTable
+from lightning_sasv.scores.write import write_table
 
 
 class Source(NamedTuple):
@@ -32,7 +33,6 @@ def read_source(
     *,
     allow_missing: bool = False,
     mend: bool = False,
-    complete: bool = True,
 ) -> Source:
     """Read a score file, or several that are joined by trial id, and a key.
 
@@ -43,7 +43,6 @@ def read_source(
         format: Layout of the files; recognised when not given.
         allow_missing: Leave out trials without a score instead of raising.
         mend: Accept a byte-order mark and Windows line ends.
-        complete: Refuse files without a key that lack a few trials of a known corpus.
     """
     parts = [_part(part) for part in _parts(text)]
     tables = [read_table(path, format, role=role, mend=mend) for role, path in parts]
@@ -57,8 +56,6 @@ def read_source(
     if key is not None:
         found = join_key(joined, key, allow_missing)
         joined, notes = found.table, [*notes, *found.notes]
-    elif complete and not allow_missing:
-        check_complete(joined)
     return Source(joined, tuple(notes))
 
 
@@ -67,6 +64,52 @@ def read_key(path: str, format: str | None = None) -> Source:
     table = read_table(path, format)
     table.need(["label"], "a key")
     return Source(table.without_scores(), (_read_as(table),))
+
+
+def convert(
+    file: str,
+    to: str | None = None,
+    out: str | None = None,
+    format: str | None = None,
+    column: str | None = None,
+    key: str | None = None,
+    key_format: str | None = None,
+    allow_missing: bool = False,
+    *,
+    tell: Callable[[Sequence[str]], object] = lambda notes: None,
+) -> Path:
+    """Turn a score file or key into another format.
+
+    A byte-order mark and Windows line ends, which the other commands refuse, are mended on the
+    way.
+
+    Args:
+        file: File of any known format (docs/formats.md), or ROLE=FILE, or asv=FILE,cm=FILE.
+        to: Format to write.
+        out: File to write; by default beside FILE, named after the format.
+        format: Format of FILE; recognised when not given.
+        column: Score to write, where FILE has several and the format has room for one.
+        key: Key to join by trial id, for formats with labels.
+        key_format: Format of the key; recognised when not given.
+        allow_missing: Leave out trials of the key without a score instead of stopping.
+        tell: Told how each file was read and what was left out.
+
+    Returns:
+        The file that was written.
+    """
+    if to is None:
+        raise InputError(f"--to FORMAT is needed, one of {', '.join(LAYOUTS)}")
+    layout, labels = layout_named(to), None
+    if key is not None:
+        labels, notes = read_key(key, key_format)
+        tell(notes)
+    table, notes = read_source(file, labels, format, allow_missing=allow_missing, mend=True)
+    tell(notes)
+    path = table.path
+    target = Path(out) if out else path.with_name(f"{path.stem}.{layout.name}{layout.suffix}")
+    if target.resolve() == path.resolve():
+        raise InputError(f"--out {target} is the file that is read; choose another one")
+    return write_table(target, table, layout.name, column)
 
 
 def _parts(text: str) -> list[str]:

@@ -51,9 +51,9 @@ class ScoreTable:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The columns that name a row: a trial (speaker, utterance), an utterance, or nothing."""
+        """The columns that name a row: a trial (speaker, utterance), one of these, or nothing."""
         if "utterance" not in self:
-            return ()
+            return ("speaker",) if "utterances" in self else ()
         if "speaker" not in self or self.has_cm_labels:
             return ("utterance",)
         return IDS
@@ -186,11 +186,10 @@ def names_of(table: ScoreTable, ids: Sequence[str], rows: Sequence[int] | np.nda
     return ", ".join(" ".join(row) for row in shown) + more
 
 
-def check_duplicates(table: ScoreTable) -> None:
-    """Raise where a trial stands more than once; says how many, and lists the first ten."""
+def check_duplicates(table: ScoreTable, ids: Sequence[str]) -> None:
+    """Raise where an id stands more than once; says how many, and lists the first ten."""
     import polars as pl
 
-    ids = table.ids
     if not ids:
         return
     hashes = np.sort(id_hashes(table, ids))
@@ -202,7 +201,8 @@ def check_duplicates(table: ScoreTable) -> None:
     if not len(again):  # two trials of one hash
         return
     first = frame.join(frame[int(again[0]) : int(again[0]) + 1], on=ids, how="semi")["row"]
+    what = "speaker" if ids == ("speaker",) else "trial"
     raise InputError(
-        f"{table.where(int(again[0]))}: the trial of line {table.line(first[0])} stands again; "
+        f"{table.where(int(again[0]))}: the {what} of line {table.line(first[0])} stands again; "
         f"{len(again):,} repetition(s): {names_of(table, ids, again)}; remove them"
     )

@@ -51,7 +51,7 @@ def load(path: Path, mend: bool = False) -> Path | bytes:
         with path.open("rb") as file:
             start = file.read(4)
             if not start:
-                raise InputError(f"{path}, line 1: the file is empty; write the scores again")
+                raise InputError(f"{path}, line 1: the file is empty; write it again")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 first_return = content.find(b"\r")
                 line = 0 if first_return < 0 else content[:first_return].count(b"\n") + 1
@@ -190,7 +190,7 @@ def _read_carefully(
         rows.append(cells)
         lines.append(number)
     if not rows:
-        raise InputError(f"{path}, line 1: the file has no trials; write the scores again")
+        raise InputError(f"{path}, line 1: the file has no trials; write it again")
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     series = [
         pl.Series(name, _floats(path, name, cells, lines), pl.Float64)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
-from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, SAME_SPEAKER, Layout, layout_named
+from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, Layout, layout_named
 from lightning_sasv.scores.table import ScoreTable, from_scores
 from lightning_sasv.trials import Scores
 
@@ -79,16 +79,12 @@ def _arranged(table: ScoreTable, layout: Layout, column: str | None) -> pl.DataF
     columns = [
         _column(table, layout, name, column).alias(heading) for heading, name in wanted.items()
     ]
-    if layout.name in SAME_SPEAKER:
+    if layout.claimed:
         _check_speakers(table, layout, dict(zip(layout.columns, columns, strict=True)))
     frame = pl.DataFrame(columns)
-    if "utterance" in layout.columns and ("speaker" not in layout.columns or _cm_only(layout)):
+    if layout.of_utterances:
         frame = _one_per_utterance(frame, headings[layout.columns.index("utterance")], layout)
     return frame
-
-
-def _cm_only(layout: Layout) -> bool:
-    return "label" in layout.columns and set(layout.labels) == {"bonafide", "spoof"}
 
 
 def _one_per_utterance(frame: pl.DataFrame, utterance: str, layout: Layout) -> pl.DataFrame:
@@ -110,7 +106,7 @@ def _check_speakers(table: ScoreTable, layout: Layout, columns: dict[str, pl.Ser
         return
     label = table.frame["label"]
     spoof = columns["attack"] != layout.bonafide_attack if "attack" in columns else label == ""
-    same = columns[SAME_SPEAKER[layout.name]] == columns["real_speaker"]
+    same = columns[layout.claimed] == columns["real_speaker"]
     wrong = (spoof != (label == "spoof")) | (~spoof & (same != (label == "target")))
     if wrong.any():
         row = int(wrong.arg_max() or 0)
@@ -132,7 +128,7 @@ def _column(table: ScoreTable, layout: Layout, name: str, column: str | None) ->
     if name == "attack":
         return _attack(table, layout)
     if name == "real_speaker" and name not in table:
-        return _real_speaker(table, SAME_SPEAKER[layout.name])
+        return _real_speaker(table, layout.claimed)
     if name == "client" and name not in table:
         return table.frame["speaker"]
     if name == "cm_label" and name not in table:
@@ -182,7 +178,7 @@ def _label(table: ScoreTable, layout: Layout) -> pl.Series:
     import polars as pl
 
     table.need(["label"], f"format {layout.name}")
-    words = {ours: theirs for theirs, ours in layout.labels.items()}
+    words = {ours: theirs for theirs, ours in reversed(layout.labels.items())}
     if set(words) == {"bonafide", "spoof"}:  # a target and a nontarget are bona fide
         words |= {"target": "bonafide", "nontarget": "bonafide"}
     written = table.frame["label"].cast(pl.String).replace_strict(words, default=None)

@@ -182,8 +182,6 @@ CORRUPTIONS: dict[str, tuple[Callable[[list[str]], str], str]] = {
     "bom": (lambda rows: "\ufeff" + "\n".join(rows) + "\n", "line 1: the file begins with a byte"),
     "no column": (lambda rows: joined(rows, 0, rows[0].replace("cm_score", "x")), "line 1: no col"),
     "twice": (lambda rows: joined(rows, 9, rows[7]), "line 10: the trial of line 8 stands again"),
-    "missing": (lambda rows: "\n".join(r for n, r in enumerate(rows) if n % 100 != 50) + "\n",
-                "trials of SASV 2022"),
 }  # fmt: skip
 
 
@@ -217,13 +215,6 @@ def test_broken_files_end_in_a_message_and_nothing_is_written(
     assert message in said
     assert ";" in said  # what to do
     assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
-
-
-def test_missing_trials_can_be_allowed(real: Path, tmp_path: Path) -> None:
-    rows = (real / "eval.csv").read_text().splitlines()
-    (tmp_path / "bad.csv").write_text(CORRUPTIONS["missing"][0](rows))
-    result = evaluated(tmp_path / "bad.csv", "--allow-missing", out=tmp_path / "e.json")
-    assert sum(result["trials"].values()) == 101553
 
 
 def test_windows_files_are_mended_by_convert(

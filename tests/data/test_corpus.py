@@ -177,7 +177,7 @@ BROKEN = {
     "truncated": ["cm_embd_eval", "damaged"],
     "class": ["dev trial list has no nontarget trial"],
     "label": ["asv.dev.gi.trl.txt, line 5", "'genuine'", "target, nontarget, spoof"],
-    "repeated": ["asv.dev.gi.trl.txt", "1 trial(s) stand more than once", "lines 3 and"],
+    "repeated": ["asv.dev.gi.trl.txt", "the trial of line 3 stands again"],
     "enrolment": ["speaker without enrolment", "NOBODY"],
     "twice": ["more than once", "keep one"],
     "absent": ["ASVspoof2019.LA.asv.dev.gi.trl.txt not found"],

@@ -64,11 +64,11 @@ GOOD = "S1 U1 bonafide target\nS1 U2 bonafide nontarget\n"
     [
         (GOOD + "S1 U3 A07 spoofed\n", ["line 3", "'spoofed'", "target, nontarget, spoof"]),
         (GOOD + "\nS1 U3 A07 fake\n", ["line 4", "'fake'"]),
-        (GOOD + "S1 U1 bonafide target\n", ["1 trial", "lines 1 and 3", "S1 U1"]),
-        (GOOD + "S1 U4 target\n", ["line 3", "3 columns", "speaker utterance attack key"]),
-        ("\n\n", ["is empty"]),
+        (GOOD + "S1 U1 bonafide target\n", ["line 3: the trial of line 1", "S1 U1; remove"]),
+        (GOOD + "S1 U4 target\n", ["line 3: 3 columns where 4", "attack, label); mend"]),
+        ("\n\n", ["line 1: the file has no trials; write it"]),
+        ("", ["line 1: the file is empty; write it"]),
     ],
-    ids=["label", "label-after-blank", "duplicate", "columns", "empty"],
 )
 def test_broken_trial_list(tmp_path: Path, text: str, words: list[str]) -> None:
     path = tmp_path / "trials.txt"
@@ -80,24 +80,36 @@ def test_broken_trial_list(tmp_path: Path, text: str, words: list[str]) -> None:
 
 
 def test_missing_and_binary_protocol(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read protocol"):
+    with pytest.raises(InputError, match=r"cannot read .*absent\.txt: No such file"):
         read_trials(tmp_path / "absent.txt")
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00S1")
-    with pytest.raises(InputError, match="cannot read protocol"):
-        read_utterances(tmp_path / "binary")
+    for content, says in (
+        (b"\xff\xfe\x00S1", "line 1: not valid UTF-16"),
+        (b"S1 U1,U2\n\0 U3\n", "line 2: holds a NUL byte; this is no text file"),
+        (b"S1 U1\n\xffS2 U3\n", "line 2: not UTF-8 text; save the file as UTF-8"),
+    ):
+        (tmp_path / "binary").write_bytes(content)
+        with pytest.raises(InputError, match=f"binary, {says}"):
+            read_enrolment(tmp_path / "binary")
 
 
-def test_duplicate_utterance_and_speaker(tmp_path: Path) -> None:
+def test_windows_line_ends_and_byte_order_marks_are_read(tmp_path: Path) -> None:
+    (tmp_path / "dos").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert read_trials(tmp_path / "dos").speaker.tolist() == ["S1", "S1"]
+
+
+@pytest.mark.parametrize("second", ["S2 U1 - A01 spoof", "S2 U1 - - bonafide"])
+def test_an_utterance_stands_once(second: str, tmp_path: Path) -> None:
     path = tmp_path / "cm.txt"
-    path.write_text("S1 U1 - - bonafide\nS2 U1 - A01 spoof\n")
-    with pytest.raises(InputError, match=r"1 utterance.*lines 1 and 2.*U1"):
+    path.write_text(f"S1 U1 - A01 spoof\n{second}\n")
+    with pytest.raises(InputError, match=r"cm.txt, line 2: the trial of line 1 .*: U1; remove"):
         read_utterances(path)
+
+
+def test_enrolment_lists_that_make_no_sense(tmp_path: Path) -> None:
+    path = tmp_path / "enrol.txt"
     path.write_text("S1 U1,U2\nS1 U3\n")
-    with pytest.raises(InputError, match=r"1 speaker.*S1"):
+    with pytest.raises(InputError, match=r"enrol.txt, line 2: the speaker of line 1 .*: S1; rem"):
         read_enrolment(path)
-
-
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "list").write_bytes(b"S1 U1,U2\n\0 U3\n")
-    with pytest.raises(InputError, match=r"list, line 2: holds a NUL byte"):
-        read_enrolment(tmp_path / "list")
+    path.write_text("S1 U1,U2\nS2 ,\n")
+    with pytest.raises(InputError, match=r"enrol.txt, line 2: speaker S2 has no enrolment utt"):
+        read_enrolment(path)

@@ -20,7 +20,7 @@ from lightning_sasv.scores import (
     write_scores,
     write_table,
 )
-from lightning_sasv.scores.layouts import LABELS, SAME_SPEAKER, SCORES
+from lightning_sasv.scores.layouts import LABELS, SCORES
 from tests.scores.samples import LINES, toy_scores, write
 
 TEXT_LAYOUTS = [name for name in LAYOUTS if name != "parquet"]
@@ -274,7 +274,7 @@ WORDS = {"asv": ("target", "nontarget"), "cm": ("bonafide", "spoof"), "sasv": LA
 
 
 def kind_of_labels(name: str) -> tuple[str, ...]:
-    if name in SAME_SPEAKER:
+    if LAYOUTS[name].claimed:
         return WORDS["sasv"] if name == "bob-vuln" else WORDS["asv"]
     words = tuple(dict.fromkeys(LAYOUTS[name].labels.values()))
     return LABELS[:3] if set(words) == set(LABELS) else words
@@ -299,12 +299,12 @@ def tables(draw: st.DrawFn, name: str) -> ScoreTable:
     if "attack" in names:
         columns["attack"] = ["A07" if word == "spoof" else "-" for word in label]
     if "real_speaker" in names:
-        claimed = columns[SAME_SPEAKER[name]]
+        claimed = columns[layout.claimed]
         same = zip(label, claimed, strict=True)
         columns["real_speaker"] = [c if word == "target" else f"{c}x" for word, c in same]
     keep = [n for n in (*names, "utterance") if n in columns]
     frame = pl.DataFrame({n: columns[n] for n in dict.fromkeys(keep)})
-    if "label" in names or name in SAME_SPEAKER:
+    if "label" in names or layout.claimed:
         frame = frame.with_columns(pl.Series("label", label, pl.Enum(LABELS)))
     if "utterance" not in names:
         frame = frame.drop("utterance")
