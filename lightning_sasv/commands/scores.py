@@ -54,7 +54,7 @@ def fuse(
     from lightning_sasv.evaluation.fuse import fuse_tables, write_results
     from lightning_sasv.files import ensure_directory
     from lightning_sasv.fusion import system_names
-    from lightning_sasv.report.console import print_results
+    from lightning_sasv.report.tables import print_results
 
     names, settings = system_names(systems), metric_settings(costs)
     dev_table = read_file(dev, format, read_key_file(dev_key, key_format), allow_missing)
@@ -188,7 +188,7 @@ def decide(
         write_decisions,
     )
     from lightning_sasv.fitted import load_systems
-    from lightning_sasv.report.score_tables import print_policies
+    from lightning_sasv.report.tables import print_policies
 
     if fitted is None:
         raise InputError("--fitted DIR is needed: the folder that `lightning fuse --out DIR` wrote")

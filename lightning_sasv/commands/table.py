@@ -5,23 +5,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from lightning_sasv.console import print_written, quiet
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.ready import early_helpers
 from lightning_sasv.experiment.settings import CorpusSettings, Experiment, Launcher, parse_seeds
 from lightning_sasv.fusion import system_names
-from lightning_sasv.report.order import Check, order_checks
-from lightning_sasv.report.table1 import COLUMNS, TWIN, Row
-from lightning_sasv.report.table1_text import (
-    half_width_text,
-    mean_text,
-    paper_text,
-    write_table,
-)
+from lightning_sasv.report.table1 import TWIN, order_checks
+from lightning_sasv.report.table1_text import print_checks, print_table1, write_table
 
 EMBEDDED = CorpusSettings()
 """The default corpus: the embedded twin at full scale."""
@@ -91,41 +83,8 @@ def table(
     found = [seed_folder(folder, seed, key).metrics() for seed in numbers]
     link_scores(folder, numbers)
     rows, remarks = write_table(folder, found, names)
-    _show(rows, remarks)
+    print_table1(rows, remarks)
     if found[0][names[0]]["corpus"] == TWIN and data.scale == 1 and epochs >= 10:
-        _show_checks(order_checks(rows))
+        print_checks(order_checks(rows))
     print_written(folder)
     Console(highlight=False).print(f"took {time.perf_counter() - start:.0f} s")
-
-
-def _show(rows: list[Row], remarks: list[str]) -> None:
-    """Each system on two lines: ours, and below it the paper's value with the difference."""
-    shown = Table(title="Table 1, eval: mean over seeds ± spread; below, the paper and difference")
-    shown.box, shown.padding, shown.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
-    for heading in ("system", "SASV-EER%", "95 %", "Cllr", "min", "calib", "t-EER%"):
-        shown.add_column(heading, justify="left" if heading == "system" else "right", no_wrap=True)
-    for row in rows:
-        first, *others = (row.cells[key] for key in COLUMNS)
-        shown.add_row(
-            row.system,
-            mean_text(first),
-            half_width_text(row),
-            *(mean_text(cell) for cell in others),
-        )
-        if first.paper is not None:
-            paper = [f"[dim]{paper_text(cell)}[/dim]" for cell in (first, *others)]
-            width = "" if row.paper_half_width is None else f"[dim]{row.paper_half_width:.2f}[/dim]"
-            shown.add_row("[dim](paper)[/dim]", paper[0], width, *paper[1:])
-    console = Console(highlight=False)
-    console.print(shown)
-    for remark in remarks:
-        console.print(remark, markup=False)
-
-
-def _show_checks(checks: list[Check]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    if checks:
-        held = sum(check.holds for check in checks)
-        console.print(f"Order of the paper on the twin: {held} of {len(checks)} checks hold")
-    for check in checks:
-        console.print(f"  {'✓' if check.holds else '✗'} {check.statement}")

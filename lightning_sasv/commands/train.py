@@ -24,7 +24,7 @@ from lightning_sasv.console import print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.models import SASVModule
-from lightning_sasv.report.console import print_results
+from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics
 
 DEFAULT_SEED = 1986

@@ -11,9 +11,7 @@ import numpy as np
 
 from lightning_sasv.evaluation.intervals import Resampled
 from lightning_sasv.metrics.functional.bootstrap import percentile_interval, two_sided_p
-
-COMPARED = ("sasv_eer", "sv_eer", "spf_eer", "asv_eer", "cm_eer", "cllr", "cm_cllr", "min_a_dcf")
-"""Metrics that are compared; lower is better in all of them."""
+from lightning_sasv.metrics.registry import METRICS, metrics_for
 
 Replicates = Mapping[str, Mapping[str, Resampled]]
 
@@ -59,20 +57,25 @@ class Comparison:
     verdict: str
 
 
+def compared_metrics() -> list[str]:
+    """Names of the metrics that are compared."""
+    return [metric.name for metric in metrics_for("compared")]
+
+
 def compare_systems(
-    ways: Mapping[str, Replicates], alpha: float = 5, metrics: Sequence[str] = COMPARED
+    ways: Mapping[str, Replicates], alpha: float = 5, metrics: Sequence[str] | None = None
 ) -> list[Comparison]:
     """Every pair of systems in every metric that both have.
 
     Args:
         ways: Replicates of the systems by way of drawing (``trial``, ``speaker``), the same seed.
         alpha: Per cent outside the intervals.
-        metrics: Metrics to compare.
+        metrics: Metrics to compare; by default those that the registry says.
     """
     by_trial = next(iter(ways.values()))
     return [
         _compare(metric, first, second, ways, alpha)
-        for metric in metrics
+        for metric in (compared_metrics() if metrics is None else metrics)
         for first, second in combinations(by_trial, 2)
         if metric in by_trial[first] and metric in by_trial[second]
     ]
@@ -87,9 +90,9 @@ def _compare(
         one, other = systems[first][metric], systems[second][metric]
         difference = one.value - other.value
         found[way] = paired_difference(one.replicates - other.replicates, alpha)
-    return Comparison(
-        metric, first, second, difference, found, verdict(first, second, difference, found)
-    )
+    lower = METRICS[metric].lower_is_better is not False
+    words = verdict(first, second, difference if lower else -difference, found)
+    return Comparison(metric, first, second, difference, found, words)
 
 
 def paired_difference(replicates: np.ndarray, alpha: float = 5) -> Difference:
@@ -98,7 +101,14 @@ def paired_difference(replicates: np.ndarray, alpha: float = 5) -> Difference:
 
 
 def verdict(first: str, second: str, difference: float, ways: Mapping[str, Difference]) -> str:
-    """The difference in words: better, better on these speakers only, or not to be told apart."""
+    """A difference in words: better, better on these speakers only, or not to be told apart.
+
+    Args:
+        first: Name of the first system.
+        second: Name of the second system.
+        difference: First minus second, of a metric of which lower is better.
+        ways: The difference by way of drawing.
+    """
     if difference == 0 and all(way.low == way.high == 0 for way in ways.values()):
         return f"{first} and {second} are equal"
     better, worse = (first, second) if difference < 0 else (second, first)

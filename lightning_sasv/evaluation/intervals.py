@@ -13,20 +13,18 @@ import numpy as np
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.systems import System, Trials
-from lightning_sasv.metrics.functional import COLUMNS, Settings
+from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.metrics.functional.bootstrap import percentile_interval
 from lightning_sasv.metrics.functional.families import as_columns, build_families
 from lightning_sasv.metrics.functional.resampling import Clusters, replicate_weights
 from lightning_sasv.metrics.functional.sorted_trials import Drawn
+from lightning_sasv.metrics.registry import resampled
 
 Progress = Callable[[], object]
 """Called after each replicate."""
 
 WAYS = {"trial": (), "speaker": ("speaker",), "speaker-attack": ("speaker", "attack")}
 """What is drawn with replacement, and the columns that it takes."""
-
-OF_LLRS = ("nce", "nce_min")
-"""The metrics that take the scores for log-likelihood ratios, and are wanted only if they are."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,8 @@ def metrics_with_intervals(system: System, llrs: bool = False) -> list[str]:
         system: The system.
         llrs: Whether its ASV and CM scores are log-likelihood ratios.
     """
-    names = [name for name in COLUMNS if llrs or name not in OF_LLRS]
-    return [name for name in names if set(COLUMNS[name]) <= system.columns.keys()]
+    needed = resampled(llrs)
+    return [name for name, columns in needed.items() if set(columns) <= system.columns.keys()]
 
 
 def resample(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lightning_sasv.evaluation.compare import COMPARED, Comparison, compare_systems
+from lightning_sasv.evaluation.compare import Comparison, compare_systems, compared_metrics
 from lightning_sasv.evaluation.intervals import (
     Progress,
     Resampled,
@@ -157,7 +157,7 @@ def _ways(
             one.name: [
                 metric
                 for metric in metrics_with_intervals(one, options.llrs)
-                if way == options.ci or metric in COMPARED
+                if way == options.ci or metric in compared_metrics()
             ]
             for one in scored.systems
         }

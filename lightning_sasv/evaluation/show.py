@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lightning_sasv.evaluation.run import EvaluationResult
-from lightning_sasv.report import score_tables
+from lightning_sasv.report import tables
 
 
 def show_evaluation(result: EvaluationResult, costs: str) -> None:
@@ -25,9 +25,9 @@ def show_evaluation(result: EvaluationResult, costs: str) -> None:
         caption += (
             f"; 95 % intervals by {result.options.ci}, {result.options.replicates} replicates"
         )
-    score_tables.print_metrics(result.metrics, intervals, f"{counts} trials", caption)
+    tables.print_metrics(result.metrics, intervals, f"{counts} trials", caption)
     for column, systems in result.groups.items():
         for system, groups in systems.items():
-            score_tables.print_groups(system, column, groups)
+            tables.print_groups(system, column, groups)
     for metric in dict.fromkeys(one.metric for one in result.comparisons):
-        score_tables.print_comparisons(result.comparisons, metric)
+        tables.print_comparisons(result.comparisons, metric)

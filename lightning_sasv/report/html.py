@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
@@ -18,7 +17,12 @@ from lightning_sasv import __version__
 from lightning_sasv.decisions import POLICIES, PRESETS
 from lightning_sasv.files import finite, write_text
 from lightning_sasv.metrics.functional import all_metrics
-from lightning_sasv.report.html_tables import attacks_table, markdown_table, metrics_table, number
+from lightning_sasv.report.html_tables import (
+    attacks_table,
+    best_systems,
+    markdown_table,
+    metrics_table,
+)
 from lightning_sasv.report.page_data import SAMPLE, page_data
 from lightning_sasv.results import Results
 
@@ -70,7 +74,7 @@ def render_page(results: Results) -> str:
         links=_links(results),
         corpus=_corpus(results),
         notes="".join(f'<p class="notice">{escape(note)}</p>' for note in results.notes),
-        cards=_cards(results),
+        cards=best_systems(results),
         tables=_tables(results),
         whatif=_whatif(data) if results.systems else "",
         split=escape(results.split),
@@ -142,30 +146,6 @@ def _corpus(results: Results) -> str:
         f'<p class="notice"><b>Simulated data.</b> {SIMULATED}</p>' if results.simulated else ""
     )
     return f'<ul class="corpus">{"".join(items)}</ul>{notice}'
-
-
-def _cards(results: Results) -> str:
-    wanted = (
-        ("lowest SASV-EER", "sasv_eer", "{:.2%}"),
-        ("lowest Cllr", "cllr", "{:.3f} bit"),
-        ("lowest min a-DCF (a-dcf1)", "min_a_dcf", "{:.4f}"),
-        ("lowest actual a-DCF (a-dcf1)", "act_a_dcf", "{:.4f}"),
-    )
-    cards = []
-    for label, key, form in wanted:
-        values = {
-            name: number(results.metrics[name].get(results.split) or {}, key)
-            for name in results.fused
-        }
-        known = {name: value for name, value in values.items() if math.isfinite(value)}
-        if known:
-            best = min(known, key=lambda name: known[name])
-            shown = form.format(known[best]).replace("%", " %")
-            cards.append(
-                f'<div class="card"><span>{label}, {escape(results.split)}</span>'
-                f"<b>{shown}</b><em>{escape(best)}</em></div>"
-            )
-    return f'<div class="cards">{"".join(cards)}</div>' if len(results.fused) > 1 else ""
 
 
 def _tables(results: Results) -> str:

@@ -3,64 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
+from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for, number
 from lightning_sasv.results import Results
 
-
-class Column(NamedTuple):
-    """A column of the results: key in ``metrics.json``, heading, its meaning, how to show it."""
-
-    key: str
-    heading: str
-    meaning: str
-    show: Callable[[float], str]
+_UNITS = {"rate": ", %", "bits": ", bit"}
 
 
-def per_cent(value: float) -> str:
-    """A rate in per cent."""
-    return f"{100 * value:.2f}"
-
-
-def _three(value: float) -> str:
-    return f"{value:.3f}"
-
-
-def _four(value: float) -> str:
-    return f"{value:.4f}"
-
-
-COLUMNS = (
-    Column("sasv_eer", "SASV-EER, %", "targets against nontargets and spoofs", per_cent),
-    Column("sv_eer", "SV-EER, %", "targets against nontargets", per_cent),
-    Column("spf_eer", "SPF-EER, %", "targets against spoofs", per_cent),
-    Column("cllr", "Cllr, bit", "cost of the score as a log-likelihood ratio", _three),
-    Column("cllr_min", "Cllr min, bit", "its part due to discrimination", _three),
-    Column("cllr_calib", "Cllr calib, bit", "its part due to calibration", _three),
-    Column("t_eer", "t-EER, %", "tandem equal error rate of the pair that is fused", per_cent),
-    Column("min_a_dcf", "min a-DCF", "at the best threshold, costs a-dcf1", _four),
-    Column("act_a_dcf", "actual a-DCF", "at the Bayes threshold, costs a-dcf1", _four),
-)
-
-
-def number(entry: Mapping[str, Any], key: str) -> float:
+def value_of(entry: Mapping[str, Any], key: str) -> float:
     """A metric as a float, NaN where it is absent or undefined."""
     value = entry.get(key)
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def _cell(shown: str, value: float, column: Sequence[float]) -> str:
+def _cell(metric: Metric, value: float, column: Sequence[float]) -> str:
     """A cell, the stronger shaded the worse its value is in its column; the best is underlined."""
+    text = metric.text(value, ON_PAGE)
     finite = [v for v in column if math.isfinite(v)]
-    if not math.isfinite(value) or len(finite) < 2 or max(finite) == min(finite):
-        return f"<td>{shown}</td>"
+    described = metric.lower_is_better is None
+    if described or not math.isfinite(value) or len(finite) < 2 or max(finite) == min(finite):
+        return f"<td>{text}</td>"
     floor = max(min(finite), 1e-4 * max(finite), 1e-12)
-    span = math.log(max(finite) / floor)
+    span = math.log(max(finite) / floor) if max(finite) > floor else 0.0
     heat = math.log(max(value, floor) / floor) / span if span > 0 else 0.0
-    best = " best" if value == min(finite) else ""
-    return f'<td class="heat{best}" style="--h:{heat:.3f}">{shown}</td>'
+    if not metric.lower_is_better:
+        heat = 1 - heat
+    best = " best" if value == (min if metric.lower_is_better else max)(finite) else ""
+    return f'<td class="heat{best}" style="--h:{heat:.3f}">{text}</td>'
 
 
 _DAGGER = " † no concurrent point exists; the value of the closest one, not ranked."
@@ -69,22 +41,16 @@ _DAGGER = " † no concurrent point exists; the value of the closest one, not ra
 def metrics_table(results: Results, split: str) -> str:
     """Metrics of every system on one set."""
     rows = {name: results.metrics.get(name, {}).get(split) or {} for name in results.fused}
-    tandem = {name: _tandem(entry) for name, entry in rows.items()}
-    head = "".join(f'<th title="{escape(c.meaning)}">{escape(c.heading)}</th>' for c in COLUMNS)
+    columns = metrics_for("page")
+    head = "".join(_heading(metric) for metric in columns)
     body = []
     for name, entry in rows.items():
-        cells = []
-        for column in COLUMNS:
-            if column.key == "t_eer" and tandem[name][1]:  # another quantity: not ranked
-                cells.append(f"<td>{column.show(tandem[name][0])}†</td>")
-                continue
-            value = number(entry, column.key)
-            text = column.show(value) if math.isfinite(value) else "–"
-            cells.append(_cell(text, value, [number(row, column.key) for row in rows.values()]))
-        cells.append(f"<td>{_rho(results, name)}</td>")
+        cells = "".join(_metric_cell(metric, entry, rows) for metric in columns)
         label = escape(name, quote=True)
-        body.append(f'<tr data-system="{label}"><td>{label}</td>{"".join(cells)}</tr>')
-    dagger = any(closest for _, closest in tandem.values())
+        body.append(
+            f'<tr data-system="{label}"><td>{label}</td>{cells}<td>{_rho(results, name)}</td></tr>'
+        )
+    dagger = any(_stands_in(m, entry) is not None for m in columns for entry in rows.values())
     return (
         f'<p class="small lead">{escape(split)} set, corpus '
         f"{escape(', '.join(results.corpora) or 'not named')}. The stronger the shade, the worse "
@@ -96,15 +62,55 @@ def metrics_table(results: Results, split: str) -> str:
     )
 
 
-def _tandem(entry: Mapping[str, Any]) -> tuple[float, bool]:
-    """t-EER and False; or, where there is no concurrent point, that of the closest and True."""
-    value, closest = number(entry, "t_eer"), number(entry, "t_eer_closest")
-    return (value, False) if math.isfinite(value) or math.isnan(closest) else (closest, True)
+def _heading(metric: Metric) -> str:
+    title = metric.spoken + _UNITS.get(metric.unit, "")
+    return f'<th title="{escape(metric.meaning)}">{escape(title)}</th>'
+
+
+def _metric_cell(
+    metric: Metric, entry: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]
+) -> str:
+    other = _stands_in(metric, entry)
+    if other is not None:  # another quantity: not ranked
+        return f"<td>{metric.text(other, ON_PAGE)}†</td>"
+    column = [value_of(row, metric.name) for row in rows.values()]
+    return _cell(metric, value_of(entry, metric.name), column)
+
+
+def _stands_in(metric: Metric, entry: Mapping[str, Any]) -> float | None:
+    """The value to show instead, where the metric has none: of the t-EER the closest point's."""
+    if metric.instead is None or math.isfinite(value_of(entry, metric.name)):
+        return None
+    other = value_of(entry, metric.instead)
+    return None if math.isnan(other) else other
 
 
 def _rho(results: Results, name: str) -> str:
     system = results.systems.get(name)
     return "–" if system is None or system.rho is None else f"{float(system.rho[0]):.4f}"
+
+
+def best_systems(results: Results) -> str:
+    """Above the tables: which system is best in the main metrics."""
+    cards = []
+    for metric in metrics_for("cards"):
+        values = {
+            name: value_of(results.metrics[name].get(results.split) or {}, metric.name)
+            for name in results.fused
+        }
+        known = {name: value for name, value in values.items() if math.isfinite(value)}
+        if not known:
+            continue
+        word, choose = ("lowest", min) if metric.lower_is_better else ("highest", max)
+        best = choose(known, key=lambda name: known[name])
+        costs = " (a-dcf1)" if metric.unit == "cost" else ""
+        unit = {"rate": " %", "bits": " bit"}.get(metric.unit, "")
+        cards.append(
+            f'<div class="card"><span>{word} {escape(metric.spoken)}{costs}, '
+            f"{escape(results.split)}</span><b>{metric.text(known[best], ON_PAGE)}{unit}</b>"
+            f"<em>{escape(best)}</em></div>"
+        )
+    return f'<div class="cards">{"".join(cards)}</div>' if len(results.fused) > 1 else ""
 
 
 def attacks_table(data: Mapping[str, Any]) -> str:
@@ -122,7 +128,8 @@ def attacks_table(data: Mapping[str, Any]) -> str:
         for k, value in enumerate(column["attack_eers"]):
             heat = (value / largest) ** 0.6 if largest > 0 else 0.0
             mark = " best" if value == best[k] and len(columns) > 1 else ""
-            cells.append(f'<td class="heat{mark}" style="--h:{heat:.3f}">{per_cent(value)}</td>')
+            text = number(value, "rate", ON_PAGE)
+            cells.append(f'<td class="heat{mark}" style="--h:{heat:.3f}">{text}</td>')
         label = escape(column["name"], quote=True)
         body.append(f'<tr data-system="{label}"><td>{label}</td>{"".join(cells)}</tr>')
     head = "".join(f"<th>{escape(name)}</th>" for name in data["attacks"])

@@ -1,4 +1,4 @@
-"""Table 1 of the paper: means over seeds beside the published numbers."""
+"""Table 1 of the paper: means over seeds beside the published numbers, and their order."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from lightning_sasv.metrics.registry import Metric, in_unit, metrics_for
 from lightning_sasv.results import TWIN, Metrics
 
-COLUMNS = ("sasv_eer", "cllr", "cllr_min", "cllr_calib", "t_eer")
-HEADINGS = {
-    "sasv_eer": "SASV-EER %",
-    "cllr": "Cllr",
-    "cllr_min": "Cllr_min",
-    "cllr_calib": "Cllr_calib",
-    "t_eer": "t-EER %",
-}
-RATES = ("sasv_eer", "t_eer")
-"""Name that the simulated corpus carries in every file."""
-
+_COLUMNS = ("sasv_eer", "cllr", "cllr_min", "cllr_calib", "t_eer")
 _PUBLISHED = {
     "B1": (20.46, 2.17, 0.52, 1.64, 2.10, 0.40),
     "B1c": (2.73, 1.09, 0.11, 0.98, 2.10, 0.27),
@@ -31,7 +22,7 @@ _PUBLISHED = {
     "B1v2": (1.60, 0.96, 0.08, 0.88, 2.19, 0.22),
     "Post": (1.55, 0.84, 0.07, 0.78, 2.21, 0.24),
 }
-PAPER = {name: dict(zip(COLUMNS, row[:-1], strict=True)) for name, row in _PUBLISHED.items()}
+PAPER = {name: dict(zip(_COLUMNS, row[:-1], strict=True)) for name, row in _PUBLISHED.items()}
 """Table 1 of Wang et al. (Interspeech 2024): six-seed means on SASV 2022 eval, rates in %."""
 PAPER_HALF_WIDTHS = {name: row[-1] for name, row in _PUBLISHED.items()}
 """Half the length of the paper's 95 % intervals of the SASV-EER, in %."""
@@ -60,7 +51,8 @@ class Cell:
         mean: Mean over seeds.
         spread: Standard deviation between seeds; NaN for one seed.
         paper: The published value, if there is one.
-        marked: Whether the t-EER is that of the closest point in some seed.
+        marked: Whether another metric stands in for it in some seed: for the t-EER that of the
+            closest point.
     """
 
     mean: float
@@ -75,7 +67,7 @@ class Row:
 
     Attributes:
         system: Its name.
-        cells: Metrics by key of ``COLUMNS``.
+        cells: Metrics by name, in the order of the table.
         low: Lower end of the SASV-EER's 95 % interval in per cent (NaN if not computed).
         high: Upper end.
         interval_seed: The seed that the interval is of.
@@ -103,15 +95,15 @@ def _value(entry: Mapping[str, Any], key: str) -> float:
     return math.nan if value is None else float(value)
 
 
-def _cell(system: str, key: str, entries: Sequence[Mapping[str, Any]]) -> Cell:
-    values, marked = [_value(entry, key) for entry in entries], False
-    if key == "t_eer":
+def _cell(system: str, metric: Metric, entries: Sequence[Mapping[str, Any]]) -> Cell:
+    values, marked = [_value(entry, metric.name) for entry in entries], False
+    if metric.instead is not None:
         marked = any(math.isnan(value) for value in values)
-        closest = [_value(entry, "t_eer_closest") for entry in entries]
-        values = [c if math.isnan(v) else v for v, c in zip(values, closest, strict=True)]
-    values = [100 * value if key in RATES else value for value in values]
+        others = [_value(entry, metric.instead) for entry in entries]
+        values = [o if math.isnan(v) else v for v, o in zip(values, others, strict=True)]
+    values = [in_unit(value, metric.unit) for value in values]
     spread = statistics.stdev(values) if len(values) > 1 else math.nan
-    return Cell(statistics.fmean(values), spread, PAPER.get(system, {}).get(key), marked)
+    return Cell(statistics.fmean(values), spread, PAPER.get(system, {}).get(metric.name), marked)
 
 
 def make_rows(seeds: Sequence[Metrics], systems: Sequence[str]) -> list[Row]:
@@ -119,7 +111,7 @@ def make_rows(seeds: Sequence[Metrics], systems: Sequence[str]) -> list[Row]:
     rows = []
     for system in systems:
         entries = [metrics[system]["eval"] for metrics in seeds]
-        cells = {key: _cell(system, key, entries) for key in COLUMNS}
+        cells = {m.name: _cell(system, m, entries) for m in metrics_for("table1")}
         with_interval = [m[system] for m in seeds if "ci" in m[system]]
         extra: dict[str, Any] = {}
         if with_interval:
@@ -168,3 +160,32 @@ def notes(rows: Sequence[Row], corpus: str, seeds: Sequence[int]) -> list[str]:
     if any(row.system in ("B1v2", "Post") for row in rows):
         lines.append(NETWORK_NOTE)
     return lines
+
+
+class Check(NamedTuple):
+    """One statement about the table and whether it holds."""
+
+    statement: str
+    holds: bool
+
+
+def order_checks(rows: Sequence[Row]) -> list[Check]:
+    """The order of the paper's Table 1; empty unless all eight systems of the paper are there."""
+    by_name: Mapping[str, Row] = {row.system: row for row in rows}
+    if not by_name.keys() >= PAPER.keys():
+        return []
+    eer = {name: row.cells["sasv_eer"].mean for name, row in by_name.items()}
+    cllr = {name: row.cells["cllr"].mean for name, row in by_name.items()}
+    t_eer = {name: row.cells["t_eer"].mean for name, row in by_name.items()}
+    calibrated = ("L2c", "L3", "L3c")
+    return [
+        Check("SASV-EER of B1 above 15 %", eer["B1"] > 15),
+        Check("L2 above L2c", eer["L2"] > eer["L2c"]),
+        Check("B1c above L2c", eer["B1c"] > eer["L2c"]),
+        Check("L3 at most L2c + 0.1", eer["L3"] <= eer["L2c"] + 0.1),
+        Check("L3c at most L2c + 0.1", eer["L3c"] <= eer["L2c"] + 0.1),
+        Check("L3c between 0.8 and 2.5 %", 0.8 <= eer["L3c"] <= 2.5),
+        Check("Cllr of L2c, L3 and L3c below 0.3", all(cllr[name] < 0.3 for name in calibrated)),
+        Check("Cllr of B1 above 1", cllr["B1"] > 1),
+        Check("t-EER of B1 equal to that of B1c", abs(t_eer["B1"] - t_eer["B1c"]) < 1e-9),
+    ]

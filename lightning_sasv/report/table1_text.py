@@ -1,4 +1,4 @@
-"""Table 1 as Markdown, CSV and LaTeX."""
+"""Table 1 as Markdown, CSV and LaTeX, and on the terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from lightning_sasv.metrics.registry import METRICS, UNDEFINED, Metric, metrics_for
 from lightning_sasv.report.table1 import (
-    COLUMNS,
-    HEADINGS,
     TWIN,
     Cell,
+    Check,
     Row,
     make_rows,
     mean_metrics,
@@ -21,7 +25,7 @@ from lightning_sasv.report.table1 import (
 )
 from lightning_sasv.results import Metrics, write_tables
 
-DAGGER, UNDEFINED = "†", "–"
+DAGGER = "†"
 
 
 def mean_text(cell: Cell) -> str:
@@ -66,12 +70,17 @@ def interval_text(row: Row) -> str:
     return f"[{row.low:.2f}, {row.high:.2f}] {half_width_text(row)}{paper}"
 
 
+def _heading(metric: Metric) -> str:
+    return metric.heading.replace(" ", "_") + (" %" if metric.unit == "rate" else "")
+
+
 def as_markdown(rows: Sequence[Row], remarks: Sequence[str]) -> str:
     """The table as Markdown; in brackets the paper's value and the difference."""
-    headings = ["system", HEADINGS["sasv_eer"], "95 %", *(HEADINGS[key] for key in COLUMNS[1:])]
+    first, *others = (_heading(metric) for metric in metrics_for("table1"))
+    headings = ["system", first, "95 %", *others]
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for row in rows:
-        first, *others = (cell_text(row.cells[key]) for key in COLUMNS)
+        first, *others = (cell_text(cell) for cell in row.cells.values())
         lines.append("| " + " | ".join([row.system, first, interval_text(row), *others]) + " |")
     lines += ["", "In brackets: the paper's value on SASV 2022 eval, and the difference.", ""]
     return "\n".join([*lines, *(f"- {_line(remark)}" for remark in remarks)]) + "\n"
@@ -95,17 +104,10 @@ def as_csv(rows: Sequence[Row], corpus: str) -> str:
             shown = ["" if v is None or math.isnan(v) else repr(v) for v in values]
             words = [("simulated corpus", corpus == TWIN), ("closest point", cell.marked)]
             note = "; ".join(word for word, holds in words if holds)
-            writer.writerow([corpus, row.system, HEADINGS[key], *shown, note])
+            writer.writerow([corpus, row.system, _heading(METRICS[key]), *shown, note])
     return text.getvalue()
 
 
-_LATEX_HEADINGS = {
-    "sasv_eer": r"SASV-EER \%",
-    "cllr": r"$C_{\mathrm{llr}}$",
-    "cllr_min": r"$C_{\mathrm{llr}}^{\mathrm{min}}$",
-    "cllr_calib": r"$C_{\mathrm{llr}}^{\mathrm{calib}}$",
-    "t_eer": r"t-EER \%",
-}
 _LATEX_CHARACTERS = {
     "\\": r"\textbackslash{}",
     **{sign: "\\" + sign for sign in "&%$#_{}"},
@@ -131,14 +133,18 @@ def latex_text(text: str) -> str:
     return re.sub(r"(?<= )([+-])(?=\d)", r"$\1$", shown)
 
 
+def _latex_heading(metric: Metric) -> str:
+    return (metric.latex or latex_text(metric.heading)) + (r" \%" if metric.unit == "rate" else "")
+
+
 def as_latex(rows: Sequence[Row], remarks: Sequence[str]) -> str:
     """The table as a LaTeX tabular (booktabs): below each system the paper's line, then notes."""
-    width = len(COLUMNS) + 2
-    first, *others = (_LATEX_HEADINGS[key] for key in COLUMNS)
+    first, *others = (_latex_heading(metric) for metric in metrics_for("table1"))
+    width = len(others) + 3
     lines = [r"% needs \usepackage{booktabs}", r"\begin{tabular}{l" + "r" * (width - 1) + "}"]
     lines += [r"\toprule", " & ".join(["system", first, r"95 \%", *others]) + r" \\", r"\midrule"]
     for row in rows:
-        cells = [row.cells[key] for key in COLUMNS]
+        cells = list(row.cells.values())
         ours = [mean_text(cell) for cell in cells]
         lines.append(_latex_line([row.system, ours[0], half_width_text(row), *ours[1:]]))
         if any(cell.paper is not None for cell in cells):
@@ -167,3 +173,35 @@ def write_table(
     texts["tex"] = as_latex(rows, remarks)
     write_tables(folder, texts, mean_metrics(seeds, systems))
     return rows, remarks
+
+
+def print_table1(rows: Sequence[Row], remarks: Sequence[str]) -> None:
+    """Table 1, each system on two lines: ours, and below it the paper's and the difference."""
+    table = Table(title="Table 1, eval: mean over seeds ± spread; below, the paper and difference")
+    table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
+    first, *others = (metric.title("%", narrow=True) for metric in metrics_for("table1"))
+    table.add_column("system", no_wrap=True)
+    for heading in (first, "95 %", *others):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = list(row.cells.values())
+        ours = [mean_text(cell) for cell in cells]
+        table.add_row(row.system, ours[0], half_width_text(row), *ours[1:])
+        if cells[0].paper is not None:
+            paper = [f"[dim]{paper_text(cell)}[/dim]" for cell in cells]
+            width = "" if row.paper_half_width is None else f"[dim]{row.paper_half_width:.2f}[/dim]"
+            table.add_row("[dim](paper)[/dim]", paper[0], width, *paper[1:])
+    console = Console(highlight=False)
+    console.print(table)
+    for remark in remarks:
+        console.print(remark, markup=False)
+
+
+def print_checks(checks: Sequence[Check]) -> None:
+    """Which statements about the order of the systems hold."""
+    console = Console(highlight=False, soft_wrap=True)
+    if checks:
+        held = sum(check.holds for check in checks)
+        console.print(f"Order of the paper on the twin: {held} of {len(checks)} checks hold")
+    for check in checks:
+        console.print(f"  {'✓' if check.holds else '✗'} {check.statement}")

@@ -22,13 +22,8 @@ from lightning_sasv.metrics.functional import (
     cross_entropy,
     paired_bootstrap,
 )
-from lightning_sasv.report.score_tables import (
-    BY_GROUP,
-    HEADINGS,
-    number,
-    print_groups,
-    print_metrics,
-)
+from lightning_sasv.metrics.registry import METRICS, metrics_for
+from lightning_sasv.report.tables import print_groups, print_metrics
 from lightning_sasv.scores import ScoreTable, read_table, write_scores
 from tests.scores.samples import LINES, toy_scores, write
 
@@ -226,8 +221,9 @@ def test_breakdowns_show_every_number_whole(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
+    names = [metric.name for metric in metrics_for("groups")]
     groups = {
-        group: {name: n + 0.123456 * k for n, name in enumerate(BY_GROUP)}
+        group: {name: n + 0.123456 * k for n, name in enumerate(names)}
         for k, group in enumerate(("A07", "[/b]", "A very long name of an attack"))
     }
     print_groups("[/system]", "attack", groups)
@@ -235,7 +231,7 @@ def test_breakdowns_show_every_number_whole(
     for group, values in groups.items():
         assert group in shown
         for name, value in values.items():
-            assert f" {number(value, HEADINGS[name].percent)} " in shown
+            assert f" {METRICS[name].text(value)} " in shown
     assert "[/system] by attack" in shown
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= width

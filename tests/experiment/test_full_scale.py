@@ -12,8 +12,7 @@ from lightning_sasv.data import Corpus, make_twin
 from lightning_sasv.experiment.settings import Experiment
 from lightning_sasv.experiment.training import train_heads
 from lightning_sasv.models import SASVModule
-from lightning_sasv.report.order import order_checks
-from lightning_sasv.report.table1 import PAPER, make_rows
+from lightning_sasv.report.table1 import PAPER, make_rows, order_checks
 from tests.helpers import quiet_trainer, run_measured, shared_data
 
 pytestmark = pytest.mark.slow

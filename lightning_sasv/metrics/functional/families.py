@@ -26,6 +26,7 @@ from lightning_sasv.metrics.functional.weighted_pair import (
     TandemFamily,
 )
 from lightning_sasv.metrics.functional.windowed import MANY, MOST, WindowedFamily
+from lightning_sasv.metrics.registry import resampled
 from lightning_sasv.trials import TrialClass
 
 SASV_METRICS = {
@@ -51,13 +52,7 @@ TANDEM_METRICS = ("t_eer", "t_eer_closest")
 TANDEM_COST_METRICS = ("min_t_dcf", "min_t_dcf_legacy")
 CROSS_ENTROPY_METRICS = ("nce", "nce_min")
 
-COLUMNS: Mapping[str, tuple[str, ...]] = (
-    dict.fromkeys(SASV_METRICS.values(), ("sasv",))
-    | dict.fromkeys(ASV_METRICS.values(), ("asv",))
-    | dict.fromkeys(CM_METRICS.values(), ("cm",))
-    | dict.fromkeys((*TANDEM_METRICS, *TANDEM_COST_METRICS), ("asv", "cm"))
-    | dict.fromkeys(CROSS_ENTROPY_METRICS, ("asv", "cm"))
-)
+COLUMNS: Mapping[str, tuple[str, ...]] = resampled()
 """Every metric that has a name, and the columns of scores it needs."""
 
 

@@ -1,10 +1,10 @@
-"""Tables on the terminal: metrics, breakdowns, comparisons, policies."""
+"""Tables on the terminal, from the registry: metrics, breakdowns, comparisons, policies."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -12,61 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-
-class Shown(NamedTuple):
-    """How a metric is shown."""
-
-    name: str
-    heading: str
-    percent: bool
-
-
-METRICS = (
-    Shown("sasv_eer", "SASV-EER %", True),
-    Shown("sv_eer", "SV-EER %", True),
-    Shown("spf_eer", "SPF-EER %", True),
-    Shown("asv_eer", "ASV EER %", True),
-    Shown("cm_eer", "CM EER %", True),
-    Shown("t_eer", "t-EER %", True),
-    Shown("t_eer_closest", "t-EER, closest point %", True),
-    Shown("cllr", "Cllr", False),
-    Shown("cllr_min", "Cllr min", False),
-    Shown("cllr_calib", "Cllr calib", False),
-    Shown("cm_cllr", "CM Cllr", False),
-    Shown("cm_cllr_min", "CM Cllr min", False),
-    Shown("cm_cllr_calib", "CM Cllr calib", False),
-    Shown("nce", "cross-entropy (3 classes)", False),
-    Shown("nce_min", "cross-entropy min", False),
-    Shown("min_a_dcf", "a-DCF min", False),
-    Shown("act_a_dcf", "a-DCF actual", False),
-    Shown("cm_min_dcf", "CM DCF min", False),
-    Shown("cm_act_dcf", "CM DCF actual", False),
-    Shown("min_t_dcf", "t-DCF min", False),
-    Shown("min_t_dcf_legacy", "t-DCF min (2019 challenge)", False),
-    Shown("sasv_threshold", "threshold of SASV-EER", False),
-    Shown("sv_threshold", "threshold of SV-EER", False),
-    Shown("spf_threshold", "threshold of SPF-EER", False),
-    Shown("a_dcf_threshold", "threshold of a-DCF min", False),
-    Shown("asv_threshold", "threshold of ASV EER", False),
-    Shown("cm_threshold", "threshold of CM EER", False),
-    Shown("t_eer_asv_threshold", "t-EER: ASV threshold", False),
-    Shown("t_eer_cm_threshold", "t-EER: CM threshold", False),
-    Shown("t_eer_residual", "t-EER: residual", False),
-    Shown("t_eer_exists", "t-EER: concurrent point exists", False),
-)
-"""Every metric of ``all_metrics`` in the order of the table."""
-
-BY_GROUP = ("sasv_eer", "sv_eer", "spf_eer", "asv_eer", "cm_eer", "t_eer", "cllr", "min_a_dcf")
-HEADINGS = {shown.name: shown for shown in METRICS}
-
-
-def number(value: float | None, percent: bool = False) -> str:
-    """A value with four decimals; undefined ones as a dash."""
-    if value is None or math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    return f"{100 * value if percent else value:.4f}"
+from lightning_sasv.metrics.registry import BRIEF, METRICS, Metric, in_unit, metrics_for, number
 
 
 def print_metrics(
@@ -87,62 +33,60 @@ def print_metrics(
         table.add_column("metric", no_wrap=True)
         for name in part:
             table.add_column(Text(name), justify="right", no_wrap=True)
-        for shown in METRICS:
-            if any(shown.name in metrics[name] for name in part):
-                cells = [_cell(shown, name, metrics, intervals) for name in part]
-                table.add_row(shown.heading, *cells)
+        for metric in metrics_for("all"):
+            if any(metric.name in metrics[name] for name in part):
+                cells = [_cell(metric, name, metrics, intervals) for name in part]
+                table.add_row(metric.title(), *cells)
         console.print(table)
 
 
 def _cell(
-    shown: Shown,
+    metric: Metric,
     system: str,
     metrics: Mapping[str, Mapping[str, float]],
     intervals: Mapping[str, Mapping[str, tuple[float, float]]],
 ) -> str:
-    if shown.name not in metrics[system]:
+    if metric.name not in metrics[system]:
         return ""
-    value = metrics[system][shown.name]
-    if shown.name == "t_eer_exists" and not math.isnan(value):
-        return "yes" if value else "no"
-    text = number(value, shown.percent)
-    ends = intervals.get(system, {}).get(shown.name)
+    text = metric.text(metrics[system][metric.name])
+    ends = intervals.get(system, {}).get(metric.name)
     if ends is None:
         return text
-    low, high = (number(end, shown.percent) for end in ends)
+    low, high = (metric.text(end) for end in ends)
     return rf"{text} \[{low}, {high}]"
 
 
 def print_groups(system: str, column: str, groups: Mapping[str, Mapping[str, float]]) -> None:
     """The main metrics of each group, in as many tables as it takes to show every number whole."""
     console = Console()
-    names = [
-        n for n in BY_GROUP if any(not math.isnan(g.get(n, math.nan)) for g in groups.values())
+    metrics = [
+        metric
+        for metric in metrics_for("groups")
+        if any(not math.isnan(values.get(metric.name, math.nan)) for values in groups.values())
     ]
     room = console.width - min(40, max(map(len, (column, *groups)))) - 4
-    for part in _parts([HEADINGS[name] for name in names], room):
+    for part in _parts(metrics, room):
         table = Table(
             title=escape(f"{system} by {column}"), caption="rates in per cent, Cllr in bits"
         )
         table.add_column(Text(column), no_wrap=True, max_width=40)
-        for shown in part:
-            table.add_column(shown.heading, justify="right", no_wrap=True)
+        for metric in part:
+            table.add_column(metric.title(), justify="right", no_wrap=True)
         for group, values in groups.items():
-            cells = [number(values.get(shown.name), shown.percent) for shown in part]
-            table.add_row(Text(group), *cells)
+            table.add_row(Text(group), *(metric.text(values.get(metric.name)) for metric in part))
         console.print(table)
 
 
-def _parts(columns: Sequence[Shown], room: int) -> list[list[Shown]]:
+def _parts(columns: Sequence[Metric], room: int) -> list[list[Metric]]:
     """Columns in parts whose headings fit into a number of characters."""
-    parts: list[list[Shown]] = []
+    parts: list[list[Metric]] = []
     left = 0
-    for shown in columns:
-        width = max(len(shown.heading), len("100.0000")) + 3
+    for metric in columns:
+        width = max(len(metric.title()), len("100.0000")) + 3
         if not parts or width > left:
             parts.append([])
             left = room
-        parts[-1].append(shown)
+        parts[-1].append(metric)
         left -= width
     return parts
 
@@ -156,22 +100,21 @@ def print_comparisons(comparisons: Sequence[Any], metric: str) -> None:
         metric: The metric to show.
     """
     console = Console(soft_wrap=True, highlight=False)
-    shown = [one for one in comparisons if one.metric == metric]
-    heading = HEADINGS[metric]
-    console.print(f"\nDifferences in {heading.heading} (95 % intervals, paired bootstrap):")
-    for one in shown:
+    looked_at = [one for one in comparisons if one.metric == metric]
+    entry = METRICS[metric]
+    console.print(f"\nDifferences in {entry.title()} (95 % intervals, paired bootstrap):")
+    for one in looked_at:
         ways = "; ".join(
-            f"by {way} {number(d.low, heading.percent)} to {number(d.high, heading.percent)}, "
-            f"p = {d.p_value:.3g}"
+            f"by {way} {entry.text(d.low)} to {entry.text(d.high)}, p = {d.p_value:.3g}"
             for way, d in one.ways.items()
         )
-        value = f"{100 * one.difference if heading.percent else one.difference:+.4f}"
+        value = f"{in_unit(one.difference, entry.unit):+.4f}"
         console.print(Text(f"  {one.first} − {one.second}: {value} ({ways})"))
         console.print(Text(f"    → {one.verdict}."))
-    if len(shown) > 5:
+    if len(looked_at) > 5:
         console.print(
-            f"  {len(shown)} differences are looked at: about {len(shown) * 0.05:.0f} of them "
-            "would seem clear by chance."
+            f"  {len(looked_at)} differences are looked at: about {len(looked_at) * 0.05:.0f} of "
+            "them would seem clear by chance."
         )
 
 
@@ -214,3 +157,23 @@ def _policy_cells(one: Any) -> list[str]:
     rates = (one.accepted, cost.p_miss, cost.p_fa_nontarget, cost.p_fa_spoof)
     cells += [number(float(cost.cost)), number(float(cost.normalised))]
     return cells + [f"{100 * float(rate):.2f}" for rate in rates]
+
+
+def print_results(metrics: Mapping[str, Mapping[str, Any]], corpus: str) -> None:
+    """Show the metrics of each system on each set, and which corpus they come from."""
+    table = Table(
+        padding=(0, 0, 0, 1),
+        title=f"Results on the corpus: {escape(corpus)}",
+        caption="EERs in per cent, Cllr in bits, a-DCF normalised minimum (a-dcf1 costs)",
+    )
+    columns = metrics_for("results")
+    for heading in ("system", "set"):
+        table.add_column(heading, no_wrap=True)
+    for metric in columns:
+        table.add_column(metric.short, justify="right", no_wrap=True)
+    for system, entry in metrics.items():
+        for name in ("dev", "eval"):
+            if name in entry:
+                values = [metric.text(entry[name].get(metric.name), BRIEF) for metric in columns]
+                table.add_row(escape(system), name, *values)
+    Console().print(table)
