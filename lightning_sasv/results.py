@@ -26,7 +26,7 @@ import numpy as np
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json, write_text
 from lightning_sasv.scores import ScoreTable, read_table, write_table
-from lightning_sasv.trials import FusedScores, Scores, TrialClass
+from lightning_sasv.trials import SPLITS, TWIN, FusedScores, Scores, TrialClass
 
 if TYPE_CHECKING:
     from lightning_sasv.fusion import FusionSystem
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 METRICS_FILE = "metrics.json"
 PREFIX = "sasv_"
 """Columns of fused scores are called ``sasv_<system>``."""
-TWIN = "twin"
-SPLITS = ("dev", "eval")
 
 Metrics = dict[str, dict[str, Any]]
 """``{system: {"corpus": …, "dev": {metric: value}, "eval": …, "fitted": …}}``."""

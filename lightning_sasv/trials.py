@@ -36,6 +36,11 @@ class TrialClass(IntEnum):
             ) from None
 
 
+SPLITS = ("dev", "eval")
+"""Sets of trials: everything is fitted on the first and evaluated on the second."""
+TWIN = "twin"
+"""Name of the simulated corpus; it never takes a real one's, nor the other way round."""
+
 CLASS_ORDER = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
 """The classes, positives first."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from lightning_sasv.console import print_line
-from lightning_sasv.errors import InputError
 
 
 def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = True) -> None:
@@ -21,14 +20,10 @@ def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = Tru
         pickles: Write embeddings as the challenge's pickles (.pk); false writes our own
             memory-mapped stores (.safetensors).
     """
-    from lightning_sasv.data.challenge import save_corpus
-    from lightning_sasv.data.twin import make_twin
-    from lightning_sasv.files import ensure_directory
+    from lightning_sasv import data
 
-    ensure_directory(out)
-    corpus = make_twin(scale, seed)
-    folder = save_corpus(corpus, out, pickles=pickles)
-    print_line(f"twin corpus (simulated, scale {scale:g}): {corpus.sizes} in {folder}")
+    corpus = data.simulate(out=out, scale=scale, seed=seed, pickles=pickles)
+    print_line(f"twin corpus (simulated, scale {scale:g}): {corpus.sizes} in {Path(out)}")
 
 
 def import_corpus(
@@ -45,11 +40,7 @@ def import_corpus(
         protocols: Folder with the protocols, when they are not below ROOT.
         name: Name of the corpus in tables; by default that of the folder ROOT.
     """
-    from lightning_sasv.data.challenge import load_corpus, save_corpus
+    from lightning_sasv import data
 
-    if Path(out).resolve() == Path(root).resolve():
-        raise InputError(f"--out {out} is the folder that is imported; choose another one")
-    corpus = load_corpus(root, protocols, name)
-    corpus.check()
-    folder = save_corpus(corpus, out)
-    print_line(f"{corpus.name}: {corpus.sizes} in {folder}")
+    corpus = data.import_corpus(root, out=out, protocols=protocols, name=name)
+    print_line(f"{corpus.name}: {corpus.sizes} in {Path(out)}")

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING
 from lightning_sasv import lazy
 
 if TYPE_CHECKING:
-    from lightning_sasv.data.challenge import load_corpus
+    from lightning_sasv.data.challenge import import_corpus, load_corpus, simulate
     from lightning_sasv.data.corpus import Corpus
     from lightning_sasv.data.datamodule import SASVDataModule
+    from lightning_sasv.data.downloads import download
     from lightning_sasv.data.embeddings import EmbeddingStore
     from lightning_sasv.data.twin import make_twin
 
-__all__ = ["Corpus", "EmbeddingStore", "SASVDataModule", "load_corpus", "make_twin"]
+__all__ = [
+    "Corpus",
+    "EmbeddingStore",
+    "SASVDataModule",
+    "download",
+    "import_corpus",
+    "load_corpus",
+    "make_twin",
+    "simulate",
+]
 
 __getattr__ = lazy(
     __name__,
@@ -24,7 +34,10 @@ __getattr__ = lazy(
         "Corpus": "corpus",
         "EmbeddingStore": "embeddings",
         "SASVDataModule": "datamodule",
+        "download": "downloads",
+        "import_corpus": "challenge",
         "load_corpus": "challenge",
         "make_twin": "twin",
+        "simulate": "challenge",
     },
 )

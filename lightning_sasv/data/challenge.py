@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import torch
-
-from lightning_sasv.data.corpus import Corpus, TrainingSet, TrialSet
+from lightning_sasv.data.corpus import Corpus, TrainingSet, TrialSet, mean_models
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.data.protocols import (
+    ENROLMENT_PROTOCOLS,
+    MARKER,
+    TRAIN_PROTOCOL,
+    TRIAL_PROTOCOL,
     read_enrolment,
     read_trials,
     read_utterances,
     write_trials,
     write_utterances,
 )
-from lightning_sasv.data.twin import NAME as TWIN
+from lightning_sasv.data.twin import make_twin
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory, write_text
+from lightning_sasv.trials import SPLITS, TWIN
 
-TRAIN_PROTOCOL = "ASVspoof2019.LA.cm.train.trn.txt"
-TRIAL_PROTOCOL = "ASVspoof2019.LA.asv.{split}.gi.trl.txt"
-ENROLMENT_PROTOCOL = "ASVspoof2019.LA.asv.{split}.{gender}.trn.txt"
 PICKLE = ".pk"
-MARKER = "corpus.json"
-"""File that says which corpus a folder holds; simulated ones carry it."""
 
 
 def find_file(root: Path, *names: str) -> Path:
@@ -53,13 +51,11 @@ def _has_embeddings(root: Path, stem: str) -> bool:
 
 
 def _models_from_enrolment(protocols: Path, split: str, asv: EmbeddingStore) -> EmbeddingStore:
-    """Mean embedding of each speaker's enrolment utterances."""
+    """Models of the speakers of the two enrolment lists."""
     lists: dict[str, list[str]] = {}
-    for gender in ("female", "male"):
-        name = ENROLMENT_PROTOCOL.format(split=split, gender=gender)
-        lists |= read_enrolment(find_file(protocols, name))
-    vectors = torch.stack([asv.select(names).mean(dim=0) for names in lists.values()])
-    return EmbeddingStore(list(lists), vectors, f"enrolment models of {split}")
+    for name in ENROLMENT_PROTOCOLS:
+        lists |= read_enrolment(find_file(protocols, name.format(split=split)))
+    return mean_models(asv, lists, f"enrolment models of {split}")
 
 
 def _load_trials(root: Path, protocols: Path, split: str) -> TrialSet:
@@ -104,7 +100,7 @@ def load_corpus(
     lists = Path(protocols) if protocols is not None else root
     utterances = read_utterances(find_file(lists, TRAIN_PROTOCOL))
     train = TrainingSet(utterances, load_embeddings(root, "cm_embd_trn"))
-    dev, evaluation = (_load_trials(root, lists, split) for split in ("dev", "eval"))
+    dev, evaluation = (_load_trials(root, lists, split) for split in SPLITS)
     return Corpus(corpus_name(root, name), train, dev, evaluation)
 
 
@@ -133,3 +129,43 @@ def save_corpus(corpus: Corpus, out: str | Path, pickles: bool = False) -> Path:
             store.save(own)
             pickled.unlink(missing_ok=True)
     return out
+
+
+def simulate(*, out: str | Path, scale: float = 1.0, seed: int = 0, pickles: bool = True) -> Corpus:
+    """Write the twin, a simulated corpus with the statistics of SASV 2022, in its layout.
+
+    Args:
+        out: Folder to write; it is marked as simulated.
+        scale: Size; 1 has the numbers of speakers, utterances and trials of SASV 2022.
+        seed: Seed of the corpus.
+        pickles: Write embeddings as the challenge's pickles instead of our own stores.
+    """
+    ensure_directory(out)
+    corpus = make_twin(scale, seed)
+    save_corpus(corpus, out, pickles=pickles)
+    return corpus
+
+
+def import_corpus(
+    root: str | Path,
+    *,
+    out: str | Path,
+    protocols: str | Path | None = None,
+    name: str | None = None,
+) -> Corpus:
+    """Write a corpus of the challenge's pickles as memory-mapped stores, with its protocols.
+
+    Nothing is written unless every trial has its embeddings.
+
+    Args:
+        root: Folder as :func:`load_corpus` takes it.
+        out: Folder to write, another one.
+        protocols: Folder with the protocols, when they are not below ``root``.
+        name: Name of the corpus in tables; by default that of the folder.
+    """
+    if Path(out).resolve() == Path(root).resolve():
+        raise InputError(f"--out {out} is the folder that is imported; choose another one")
+    corpus = load_corpus(root, protocols, name)
+    corpus.check()
+    save_corpus(corpus, out)
+    return corpus

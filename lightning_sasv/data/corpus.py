@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +19,14 @@ from lightning_sasv.trials import TrialClass
 
 ASV_DIM, CM_DIM = 192, 160
 """Sizes of the ECAPA-TDNN and AASIST embeddings."""
+
+
+def mean_models(
+    store: EmbeddingStore, enrolment: Mapping[str, Sequence[str]], source: str
+) -> EmbeddingStore:
+    """Model of each speaker: the mean embedding of its enrolment utterances."""
+    vectors = [store.select(names).mean(dim=0) for names in enrolment.values()]
+    return EmbeddingStore(list(enrolment), torch.stack(vectors), source)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,13 @@ from lightning_sasv.scores.layouts import LABELS
 
 TRIALS, UTTERANCES, ENROLMENT = "sasv2022-protocol", "asvspoof2019-cm-protocol", "enrolment"
 """Layouts of the three kinds of protocols."""
+TRAIN_PROTOCOL = "ASVspoof2019.LA.cm.train.trn.txt"
+TRIAL_PROTOCOL = "ASVspoof2019.LA.asv.{split}.gi.trl.txt"
+ENROLMENT_PROTOCOLS = tuple(
+    f"ASVspoof2019.LA.asv.{{split}}.{gender}.trn.txt" for gender in ("female", "male")
+)
+MARKER = "corpus.json"
+"""File that says which corpus a folder holds; simulated ones carry it."""
 
 
 @dataclass(frozen=True)

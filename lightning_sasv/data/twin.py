@@ -3,6 +3,11 @@
 ``make_twin()`` has the real numbers of speakers, utterances, trials and attacks, embeddings of the
 real sizes, and score statistics near the real ones. It holds no real speech and no real names;
 results from it are results about the twin.
+
+ASV scores are built: a probe is its speaker's direction, turned away by an angle whose cosine is
+drawn. CM scores are the answer of a head that is trained later, so the generator places each CM
+embedding along one axis, at the point where the head of the default recipe answers with the wanted
+score, and adds what is particular to attack, speaker and utterance at right angles to that axis.
 """
 
 from __future__ import annotations
@@ -12,11 +17,13 @@ import math
 import numpy as np
 import torch
 
-from lightning_sasv.data.corpus import Corpus, TrainingSet, TrialSet
+from lightning_sasv.data.corpus import ASV_DIM, CM_DIM, Corpus, TrainingSet, TrialSet
 from lightning_sasv.data.embeddings import EmbeddingStore
-from lightning_sasv.data.twin_embeddings import asv_vectors, bases, cm_vectors
 from lightning_sasv.data.twin_layout import (
+    KNOWN_ATTACKS,
     PLANS,
+    UNSEEN_ATTACKS,
+    Layout,
     lay_out,
     speaker_names,
     trial_list,
@@ -25,10 +32,38 @@ from lightning_sasv.data.twin_layout import (
 )
 from lightning_sasv.data.twin_scores import draw_scores
 from lightning_sasv.errors import InputError
+from lightning_sasv.trials import TWIN, TrialClass
 
-NAME = "twin"
 MAX_SCALE = 4.0
 """Largest corpus: four times the real one takes about 0.7 GB of embeddings."""
+
+PAIR_COSINE = {"dev": (0.257, 0.150), "eval": (0.227, 0.139)}
+"""Mean and standard deviation of the cosine between an enrolled speaker and an impostor.
+
+A nontarget trial's score is about 0.72 times as large, since probes stray from their speaker.
+"""
+SPEAKER_DRAWS = 64
+"""Draws of the speakers of which the nearest to ``PAIR_COSINE`` is taken."""
+SPEAKER_DECAY, RESIDUAL_DECAY = 15.0, 100.0
+"""Dimensions over which the variance of speakers and of utterances falls by e."""
+ASV_NORM, MODEL_NORM = 300.0, 250.0
+"""Lengths of ECAPA embeddings and of the mean of an enrolment."""
+
+GAIN_BONAFIDE, GAIN_SPOOF = 1.5, 0.72
+"""Aimed CM score per unit of length along the bona fide axis, on either side of the origin.
+
+The answer of a head of the default recipe along the axis is linear on either side, with a knee at
+the origin as leaky rectifiers with small biases have it. The two slopes bring the answer of the
+first epochs to the aimed scores; the longer the axis, the faster the head learns.
+"""
+ATTACK_OFFSET = 1.5
+"""Length of an attack's own direction."""
+SPEAKER_OFFSET = 1.0
+"""Length of a speaker's own direction in the CM space."""
+NUISANCE, NUISANCE_DECAY, NUISANCE_FLOOR = 1.2, 12.0, 0.1
+"""Standard deviation of an utterance in its widest direction at right angles to the axis, the
+dimensions over which the variance falls by e, and the standard deviation no direction falls below.
+"""
 
 
 def make_twin(scale: float = 1.0, seed: int = 0) -> Corpus:
@@ -51,17 +86,17 @@ def make_twin(scale: float = 1.0, seed: int = 0) -> Corpus:
     if seed < 0:
         raise InputError(f"seed of the twin must not be negative, but is {seed}")
     common, *rngs = (np.random.default_rng(key) for key in np.random.SeedSequence(seed).spawn(4))
-    asv_basis, cm_basis = bases(common)
+    asv_basis, cm_basis = (_rotation(dim, common) for dim in (ASV_DIM, CM_DIM))  # of all sets
     train = _training_set(scale, cm_basis, rngs[0])
     first = PLANS["train"].n_speakers + 1
     dev = _trial_set("dev", scale, first, (asv_basis, cm_basis), rngs[1])
     first += PLANS["dev"].n_speakers
     evaluation = _trial_set("eval", scale, first, (asv_basis, cm_basis), rngs[2])
-    return Corpus(NAME, train, dev, evaluation)
+    return Corpus(TWIN, train, dev, evaluation)
 
 
 def _store(kind: str, names: np.ndarray, vectors: np.ndarray) -> EmbeddingStore:
-    return EmbeddingStore(names.tolist(), torch.from_numpy(vectors), f"{kind} of the {NAME}")
+    return EmbeddingStore(names.tolist(), torch.from_numpy(vectors), f"{kind} of the {TWIN}")
 
 
 def _training_set(scale: float, cm_basis: np.ndarray, rng: np.random.Generator) -> TrainingSet:
@@ -94,3 +129,76 @@ def _trial_set(
         _store(f"CM embeddings ({name})", names, cm),
         _store(f"speaker models ({name})", speakers[layout.enrolled], models[layout.enrolled]),
     )
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def _rotation(dim: int, rng: np.random.Generator) -> np.ndarray:
+    """A random orthonormal basis, rows float32."""
+    return np.linalg.qr(rng.standard_normal((dim, dim)))[0].astype(np.float32)
+
+
+def _speaker_directions(layout: Layout, name: str, rng: np.random.Generator) -> np.ndarray:
+    """Unit direction of each speaker, √g e_k + √(1−g) z_s in cohort k.
+
+    Two speakers of a cohort have the mean cosine g. There are few pairs of enrolled speaker and
+    impostor, so the best of several draws is taken: that whose pairs are nearest to the wanted
+    mean, standard deviation and (zero) skewness.
+    """
+    wanted_mean, wanted_sd = PAIR_COSINE[name]
+    centres = np.eye(ASV_DIM)[[-1, -2]]  # two axes along which speakers hardly differ
+    decay = np.exp(-np.arange(ASV_DIM) / SPEAKER_DECAY / 2)
+    own = _unit(rng.standard_normal((SPEAKER_DRAWS, len(layout.cohort), ASV_DIM)) * decay)
+    draws = _unit(np.sqrt(wanted_mean) * centres[layout.cohort] + np.sqrt(1 - wanted_mean) * own)
+    nontarget = layout.trial_label == TrialClass.NONTARGET
+    claimed = layout.trial_speaker[nontarget]
+    actual = layout.speaker[layout.trial_utterance[nontarget]]
+    claimed, actual = np.unique(np.stack([claimed, actual]), axis=1)
+    cosines = np.einsum("kpd,kpd->kp", draws[:, claimed], draws[:, actual])
+    mean, sd = cosines.mean(1), cosines.std(1)
+    skew = ((cosines - mean[:, None]) ** 3).mean(1) / sd**3
+    miss = ((mean - wanted_mean) / 0.01) ** 2 + ((sd - wanted_sd) / 0.01) ** 2 + (skew / 0.2) ** 2
+    return draws[np.argmin(miss)].astype(np.float32)
+
+
+def asv_vectors(
+    layout: Layout, name: str, cosine: np.ndarray, basis: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """ASV embeddings of the utterances, and the speakers' models.
+
+    A probe is x = c m + √(1−c²) r with its speaker's direction m, its drawn cosine c and a random
+    direction r at right angles to m.
+    """
+    models = _speaker_directions(layout, name, rng)
+    spread = np.exp(-np.arange(ASV_DIM) / RESIDUAL_DECAY / 2).astype(np.float32)
+    residual = rng.standard_normal((len(cosine), ASV_DIM), dtype=np.float32) * spread
+    direction = models[layout.speaker]
+    residual -= np.einsum("ij,ij->i", residual, direction)[:, None] * direction
+    c = cosine.astype(np.float32)[:, None]
+    probes = c * direction + np.sqrt(1 - c**2) * _unit(residual)
+    return (ASV_NORM * probes) @ basis, (MODEL_NORM * models) @ basis
+
+
+def cm_vectors(
+    layout: Layout, cm: np.ndarray, basis: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """CM embeddings of the utterances.
+
+    Coordinates in ``basis``: 0 the bona fide axis, then one direction per attack A01–A19, then
+    directions of falling variance in which utterances and speakers differ.
+    """
+    n_attacks = len(KNOWN_ATTACKS) + len(UNSEEN_ATTACKS)
+    spread = np.full(CM_DIM, NUISANCE_FLOOR, dtype=np.float32)
+    rest = np.arange(CM_DIM - 1 - n_attacks)
+    spread[1 + n_attacks :] += NUISANCE * np.exp(-rest / NUISANCE_DECAY / 2)
+    spread[0] = 0.0
+    out = rng.standard_normal((len(cm), CM_DIM), dtype=np.float32) * spread
+    speakers = _unit(rng.standard_normal((len(layout.cohort), CM_DIM), dtype=np.float32) * spread)
+    out += SPEAKER_OFFSET * speakers[layout.speaker]
+    out[:, 0] = cm / np.where(cm > 0, GAIN_BONAFIDE, GAIN_SPOOF)
+    spoofed = np.flatnonzero(layout.attack >= 0)
+    first = int(layout.plan.attacks[0][1:])  # A01 lies on coordinate 1
+    out[spoofed, first + layout.attack[spoofed]] += ATTACK_OFFSET
+    return out @ basis

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from lightning_sasv.data.corpus import mean_models
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import write_text
@@ -222,15 +223,14 @@ def speaker_models(
         What is missing of each speaker that lacks one or all of its utterances.
     """
     problems: dict[str, str] = {}
-    models = {}
+    there = {}
     for speaker, names in enrolment.items():
         found = [name for name in names if name in store]
         if found:
-            models[speaker] = store.select(found).mean(dim=0)
+            there[speaker] = found
         if len(found) < len(names):
             kept = f"the model is the mean of the other {len(found)}" if found else "no model"
             problems[speaker] = f"{len(names) - len(found)} enrolment recordings failed; {kept}"
-    if models:
-        vectors = torch.stack(list(models.values()))
-        EmbeddingStore(list(models), vectors, str(path)).save(path)
+    if there:
+        mean_models(store, there, str(path)).save(path)
     return problems

@@ -11,17 +11,20 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from lightning_sasv.data.challenge import (
-    ENROLMENT_PROTOCOL,
+from lightning_sasv.data.challenge import find_file
+from lightning_sasv.data.protocols import (
+    ENROLMENT_PROTOCOLS,
     TRAIN_PROTOCOL,
     TRIAL_PROTOCOL,
-    find_file,
+    read_enrolment,
+    read_trials,
+    read_utterances,
 )
-from lightning_sasv.data.protocols import read_enrolment, read_trials, read_utterances
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.audio import SUFFIXES
 from lightning_sasv.scores import read_table
 from lightning_sasv.scores.text import lines_of, load
+from lightning_sasv.trials import SPLITS
 
 _LAYOUTS = {
     1: "utterances",
@@ -231,14 +234,11 @@ def asvspoof_splits(root: Path) -> list[Split]:
     if any(root.rglob(TRAIN_PROTOCOL)):
         names = read_utterances(find_file(root, TRAIN_PROTOCOL)).utterance
         splits.append(Split("trn", _named(names)))
-    for split in ("dev", "eval"):
+    for split in SPLITS:
         protocol = TRIAL_PROTOCOL.format(split=split)
         if any(root.rglob(protocol)):
             names = read_trials(find_file(root, protocol)).utterance
-            lists = [
-                ENROLMENT_PROTOCOL.format(split=split, gender=gender)
-                for gender in ("female", "male")
-            ]
+            lists = [name.format(split=split) for name in ENROLMENT_PROTOCOLS]
             paths = [str(find_file(root, name)) for name in lists if any(root.rglob(name))]
             splits.append(Split(split, _named(names), _read_enrolments(paths)))
     return splits

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lightning_sasv.metrics.registry import Metric, in_unit, metrics_for
-from lightning_sasv.results import TWIN, Metrics
+from lightning_sasv.results import Metrics
+from lightning_sasv.trials import TWIN
 
 _COLUMNS = ("sasv_eer", "cllr", "cllr_min", "cllr_calib", "t_eer")
 _PUBLISHED = {

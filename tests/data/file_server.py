@@ -1,4 +1,4 @@
-"""A small HTTP server that knows ranges, and misbehaves when it is told to."""
+"""A small HTTP server that misbehaves when it is told to."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ class FileServer(ThreadingHTTPServer):
     Attributes:
         files: Content by path.
         faults: By path, what the next requests meet, first first: ``("cut", n)`` sends n bytes of
-            the answer and hangs up, ``("status", code)`` answers with a code, ``("body", bytes)``
-            sends another content, ``("shift", n)`` continues n bytes too late.
-        ranges: Whether ranges are known.
-        seen: The requests, as (path, start of the range or None).
+            the answer and hangs up, ``("status", code)`` answers with a code.
+        lengths: Whether answers say how long they are.
+        seen: The paths that were asked for.
     """
 
     daemon_threads = True
@@ -25,10 +24,9 @@ class FileServer(ThreadingHTTPServer):
     def __init__(self, files: dict[str, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files = files
-        self.faults: dict[str, list[tuple[str, int | bytes]]] = {}
-        self.ranges = True
+        self.faults: dict[str, list[tuple[str, int]]] = {}
         self.lengths = True
-        self.seen: list[tuple[str, int | None]] = []
+        self.seen: list[str] = []
 
     @property
     def address(self) -> str:
@@ -45,32 +43,18 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        wanted = self.headers.get("Range")
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else None
-        self.server.seen.append((self.path, start))
+        self.server.seen.append(self.path)
         faults = self.server.faults.get(self.path, [])
         kind, value = faults.pop(0) if faults else ("", 0)
-        content = value if isinstance(value, bytes) else self.server.files.get(self.path)
+        content = self.server.files.get(self.path)
         if kind == "status" or content is None:
-            self.send_error(int(value) if kind == "status" else 404)
+            self.send_error(value if kind == "status" else 404)
             return
-        begin = start if start is not None and self.server.ranges else 0
-        if begin > len(content) or (begin == len(content) and begin):
-            self.send_error(416)
-            return
-        if kind == "shift":
-            begin += int(value)
-        self._answer(content, begin, start is not None and self.server.ranges)
-        rest = content[begin:]
-        self.wfile.write(rest[: int(value)] if kind == "cut" else rest)
-
-    def _answer(self, content: bytes, begin: int, partial: bool) -> None:
-        self.send_response(206 if partial else 200)
-        if partial:
-            self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
+        self.send_response(200)
         if self.server.lengths:
-            self.send_header("Content-Length", str(len(content) - begin))
+            self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        self.wfile.write(content[:value] if kind == "cut" else content)
 
 
 @contextmanager

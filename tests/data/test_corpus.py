@@ -13,14 +13,14 @@ from safetensors.torch import load_file, save_file
 
 from lightning_sasv.cli import main
 from lightning_sasv.data import Corpus, EmbeddingStore, load_corpus, make_twin
-from lightning_sasv.data.challenge import (
-    ENROLMENT_PROTOCOL,
+from lightning_sasv.data.challenge import save_corpus
+from lightning_sasv.data.embeddings import FORMAT
+from lightning_sasv.data.protocols import (
+    ENROLMENT_PROTOCOLS,
     MARKER,
     TRAIN_PROTOCOL,
     TRIAL_PROTOCOL,
-    save_corpus,
 )
-from lightning_sasv.data.embeddings import FORMAT
 from lightning_sasv.errors import InputError
 
 
@@ -63,10 +63,9 @@ def test_real_embeddings_with_enrolment_lists(shared: Path, tmp_path: Path) -> N
 def write_enrolment(folder: Path, dev: dict[str, list[str]]) -> None:
     """Replace the speaker models of dev by enrolment lists, half of the speakers in each."""
     (folder / "embeddings" / "spk_model_dev.safetensors").unlink()
-    for number, gender in enumerate(("female", "male")):
-        rows = [f"{name} {','.join(used)}\n" for name, used in list(dev.items())[number::2]]
-        name = ENROLMENT_PROTOCOL.format(split="dev", gender=gender)
-        (folder / "protocols" / name).write_text("".join(rows))
+    for number, name in enumerate(ENROLMENT_PROTOCOLS):
+        rows = [f"{speaker} {','.join(used)}\n" for speaker, used in list(dev.items())[number::2]]
+        (folder / "protocols" / name.format(split="dev")).write_text("".join(rows))
 
 
 def test_speaker_models_are_the_means_of_the_enrolment(twin: Corpus, folder: Path) -> None:

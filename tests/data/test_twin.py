@@ -16,8 +16,7 @@ from scipy.stats import norm, rankdata, skew
 
 from lightning_sasv.data.corpus import ASV_DIM, CM_DIM, Corpus, TrialSet
 from lightning_sasv.data.protocols import read_trials, read_utterances
-from lightning_sasv.data.twin import make_twin
-from lightning_sasv.data.twin_embeddings import asv_vectors, bases
+from lightning_sasv.data.twin import _rotation, asv_vectors, make_twin
 from lightning_sasv.data.twin_layout import KNOWN_ATTACKS, PLANS, UNSEEN_ATTACKS, lay_out
 from lightning_sasv.data.twin_scores import _normal_scores, draw_scores, skewed
 from lightning_sasv.errors import InputError
@@ -182,7 +181,7 @@ def test_probes_have_their_drawn_cosine() -> None:
     rng = np.random.default_rng(5)
     layout = lay_out(PLANS["dev"].scaled(0.02))
     cosine = draw_scores(layout, "dev", rng).cosine
-    probes, models = asv_vectors(layout, "dev", cosine, bases(rng)[0], rng)
+    probes, models = asv_vectors(layout, "dev", cosine, _rotation(ASV_DIM, rng), rng)
     own = models[layout.speaker]
     measured = (probes * own).sum(1) / np.linalg.norm(probes, axis=1) / np.linalg.norm(own, axis=1)
     np.testing.assert_allclose(measured, cosine, atol=1e-5)

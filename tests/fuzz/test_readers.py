@@ -20,11 +20,15 @@ from hypothesis import strategies as st
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.commands.configs import check_configs
 from lightning_sasv.commands.export import read_costs
-from lightning_sasv.data.challenge import MARKER, corpus_name
+from lightning_sasv.data.challenge import corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.pickles import load_pickle
-from lightning_sasv.data.protocols import read_enrolment, read_trials, read_utterances
-from lightning_sasv.data.published import read_published_scores
+from lightning_sasv.data.protocols import (
+    MARKER,
+    read_enrolment,
+    read_trials,
+    read_utterances,
+)
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import CHECKSUMS, load, write_bundle
 from lightning_sasv.errors import InputError
@@ -75,7 +79,6 @@ CONFIG = (
     b"model:\n  systems: [B1]\ndata: {scale: 0.02}\ntrainer:\n  logger:\n  - class_path: torch.x\n"
 )
 CHECKPOINT = bytes_of(HERE, lambda p: torch.save({"state_dict": {"x": torch.ones(3)}}, p))
-PUBLISHED = b"asv_score,cm_score,sasv_label\n0.5,1.5,1\n0.25,1.0,2\n0.75,-3.0,0\n"
 
 
 @fuzzed
@@ -109,17 +112,6 @@ def test_enrolment(content: bytes) -> None:
         return
     assert all(name and all(names) for name, names in found.items())
     assert all(found.values())
-
-
-@fuzzed
-@given(contents(PUBLISHED), st.just(read_trials(file_of(TRIALS))))
-def test_published_scores(content: bytes, trials: object) -> None:
-    try:
-        found = read_published_scores(file_of(content), trials)  # type: ignore[arg-type]
-    except InputError:
-        return
-    assert np.isfinite(found.asv).all()
-    assert np.isfinite(found.cm).all()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lightning_sasv.commands.train import base_config
-from lightning_sasv.data.challenge import TRAIN_PROTOCOL
 from lightning_sasv.data.pickles import load_pickle
+from lightning_sasv.data.protocols import TRAIN_PROTOCOL
 from lightning_sasv.errors import InputError
 from tests.hostile.conftest import Attack
 from tests.hostile.corpus import MARK, checkpoints, pickles

@@ -1,0 +1,250 @@
+"""Fetching pinned public files: what is there stays, what is wrong is refused.
+
+``sources.json`` names repository, commit, size and SHA-256 of each; the SHA-256 of an object of Git
+Large File Storage is the ``oid`` of its pointer. Nothing that was fetched is executed.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from lightning_sasv.data.protocols import MARKER, TRIAL_PROTOCOL, TRIALS
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import ensure_directory, read_json, sha256, write_json
+from lightning_sasv.scores import write_table
+from lightning_sasv.scores.sources import read_key, read_source
+
+Name = Literal["sasv2022-scores", "sasv2022-protocols", "sasv2022-embeddings", "aasist-weights"]
+Progress = Callable[["Source", int], object]
+"""Told of each file how many of its bytes are there."""
+
+CORPUS = "SASV 2022"
+PUBLISHED = {"dev": "dev_scores_label.csv", "eval": "eval_scores.csv"}
+MIRROR_VARIABLE = "SASV_MIRROR"
+"""Environment variable with the address of a mirror, in place of both hosts."""
+RETRIES = 4
+"""New attempts after a broken connection or a damaged file; pooch waits n seconds for the nth."""
+TIMEOUT = (10.0, 30.0)
+"""Seconds to connect, and between two pieces of an answer."""
+CHUNK = 1 << 14
+_REMEDY = f"choose another address (--mirror URL or {MIRROR_VARIABLE})"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file ``path`` at a commit of a repository ``owner/name``, with its size and SHA-256.
+
+    It is kept at ``place`` below the folder of the download. Where ``lfs``, the repository holds a
+    pointer, and the content is a Git LFS object.
+    """
+
+    repository: str
+    commit: str
+    path: str
+    size: int
+    sha256: str
+    place: str
+    lfs: bool = False
+
+    def url(self, mirror: str | None = None) -> str:
+        """Address of the file; at a mirror, ``http(s)://host[/folder]``, the rest is the same."""
+        kind, folder = ("media", "/media") if self.lfs else ("raw", "")
+        host = mirror.rstrip("/") if mirror else f"https://{kind}.githubusercontent.com"
+        return f"{host}{folder}/{self.repository}/{self.commit}/{quote(self.path)}"
+
+
+def _sources(files: dict[str, list[Any]], folder: str, below: str, **of: Any) -> tuple[Source, ...]:
+    """Files ``{name: [size, SHA-256]}`` of a folder of a repository, to be kept ``below``."""
+    return tuple(
+        Source(path=f"{folder}/{name}", size=size, sha256=digest, place=below + name, **of)
+        for name, (size, digest) in files.items()
+    )
+
+
+SOURCES: dict[str, tuple[Source, ...]] = {
+    name: _sources(**entry)
+    for name, entry in read_json(Path(__file__).with_name("sources.json")).items()
+}
+"""The files of each download, by name."""
+
+
+class Downloaded(NamedTuple):
+    """What a download left: its folder and files, and tables made of them with their trials."""
+
+    folder: Path
+    files: tuple[Source, ...]
+    tables: dict[Path, int]
+
+
+def download(
+    name: Name,
+    out: str | Path | None = None,
+    mirror: str | None = None,
+    *,
+    progress: Progress = lambda source, have: None,
+) -> Downloaded:
+    """Fetch public files, each checked against a pinned size and SHA-256.
+
+    Args:
+        name: What to fetch; of ``sasv2022-scores`` tables with trial ids are made, ready to fuse.
+        out: Folder to put it in; by default ``sasv2022``, for the weights ``weights``.
+        mirror: Address in place of GitHub's; by default ``$SASV_MIRROR``, if set.
+        progress: Told of each file how many of its bytes are there.
+
+    Raises:
+        InputError: A file cannot be fetched, is not what was pinned, or stands in the way.
+    """
+    if name not in SOURCES:
+        raise InputError(f"unknown download {name!r}; there are {', '.join(SOURCES)}")
+    folder = Path(out if out is not None else "weights" if name == "aasist-weights" else "sasv2022")
+    sources, tables = SOURCES[name], {}
+    if name == "sasv2022-scores":  # without protocols the published scores have no trials
+        sources += tuple(s for s in SOURCES["sasv2022-protocols"] if ".asv." in s.place)
+    fetch(sources, folder, mirror=mirror, progress=progress)
+    if name == "sasv2022-scores":
+        tables = {folder / f"{split}_scores.csv": _tabulate(folder, split) for split in PUBLISHED}
+    elif name == "sasv2022-embeddings" and not (folder / MARKER).exists():
+        write_json(folder / MARKER, {"name": CORPUS})  # for tables; a marker that is there stays
+    return Downloaded(folder, sources, tables)
+
+
+def fetch(
+    sources: Iterable[Source],
+    out: str | Path,
+    *,
+    mirror: str | None = None,
+    progress: Progress = lambda source, have: None,
+) -> list[Path]:
+    """Fetch files into a folder, each checked against its pinned size and SHA-256.
+
+    Files that are there and right are left alone. One that is there and differs is somebody's own:
+    it is reported before anything is fetched, never overwritten. Arguments as in :func:`download`.
+    """
+    import pooch
+
+    wanted, address, folder = tuple(sources), chosen_mirror(mirror), ensure_directory(out)
+    for source in wanted:
+        _refuse_other(folder / source.place, source)
+    pooch.get_logger().setLevel("WARNING")
+    store = pooch.create(
+        path=folder,
+        base_url="",
+        registry={source.place: f"sha256:{source.sha256}" for source in wanted},
+        urls={source.place: source.url(address) for source in wanted},
+        retry_if_failed=RETRIES,
+        allow_updates=False,
+    )
+    return [_fetch_one(store, folder / source.place, source, progress) for source in wanted]
+
+
+def chosen_mirror(mirror: str | None) -> str | None:
+    """The mirror asked for, else that of the environment, else none."""
+    address = mirror or os.environ.get(MIRROR_VARIABLE)
+    if address and not address.startswith(("http://", "https://")):
+        raise InputError(f"mirror {address!r} must begin with https:// or http://")
+    return address or None
+
+
+def _refuse_other(path: Path, source: Source) -> None:
+    """Raise where another file has the name of ours."""
+    if not path.exists():
+        return
+    if not path.is_file() or sha256(path) != source.sha256:
+        raise InputError(
+            f"{path} is there already and differs from the published file; move it away or choose "
+            "another --out"
+        )
+
+
+class _RefusedError(Exception):
+    """An answer that another attempt would not mend; pooch repeats after any ``ValueError``."""
+
+
+def _fetch_one(store: Any, path: Path, source: Source, tell: Progress) -> Path:
+    """Let pooch fetch a file, and say in a line why it cannot."""
+    import requests
+
+    url = store.get_url(source.place)
+    ensure_directory(path.parent)
+    try:
+        store.fetch(source.place, downloader=partial(_receive, source, tell))
+    except _RefusedError as error:
+        raise InputError(f"{url}{error} {_REMEDY}") from None
+    except requests.RequestException as error:
+        raise InputError(
+            f"cannot fetch {path.name} from {urlsplit(url).netloc}: {_cause(error)}; check the "
+            f"network and run the same command again, or {_REMEDY}"
+        ) from None
+    except ValueError:
+        raise InputError(
+            f"{url} does not have its pinned SHA-256 ({source.sha256[:12]}…): it was altered on "
+            f"the way or at the server; nothing was kept, try again or {_REMEDY}"
+        ) from None
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    tell(source, source.size)
+    return path
+
+
+def _receive(source: Source, tell: Progress, url: str, output_file: str, pooch: Any) -> None:
+    """Receive a file of the pinned size; the last three arguments are those of a downloader."""
+    import requests
+
+    part, headers = Path(output_file), {"Accept-Encoding": "identity"}
+    part.unlink()  # pooch's own file is for its owner alone, the new one for whom umask says
+    with (
+        requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer,
+        part.open("wb") as file,
+    ):
+        if 400 <= answer.status_code < 500:
+            said = f"{answer.status_code} {answer.reason}"
+            raise _RefusedError(f": the server answers {said}; try again later or")
+        answer.raise_for_status()
+        if "Content-Encoding" not in answer.headers:
+            _check_size(int(answer.headers.get("Content-Length", source.size)), source)
+        for chunk in answer.iter_content(CHUNK):
+            file.write(chunk)
+            _check_size(max(file.tell(), source.size), source)
+            tell(source, file.tell())
+
+
+def _check_size(size: int, source: Source) -> None:
+    if size != source.size:
+        raise _RefusedError(
+            f" has {size:,} bytes or more where {source.size:,} are pinned: this is another file; "
+            "nothing was kept,"
+        )
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost reason of a network error, in a few words."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:120]
+
+
+def _tabulate(folder: Path, split: str) -> int:
+    """Make ``<split>_scores.csv`` of a published file and its protocol; the number of trials."""
+    protocol = folder / "protocols" / TRIAL_PROTOCOL.format(split=split)
+    scores = folder / "published" / PUBLISHED[split]
+    table = read_source(str(scores), read_key(str(protocol), TRIALS).table).table
+    path = folder / f"{split}_scores.csv"
+    fresh = write_table(path.with_name(f".{path.name}.new"), table)
+    try:
+        if path.exists() and not filecmp.cmp(fresh, path, shallow=False):
+            raise InputError(
+                f"{path} is there already and differs from the published scores; move it away "
+                "or choose another --out"
+            )
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return len(table)
