@@ -28,15 +28,12 @@ class LogFigures(Callback):
         folder = writers[0].folder_of(trainer)  # every process takes part in finding it
         if not trainer.is_global_zero or importlib.util.find_spec("matplotlib") is None:
             return
-        from lightning_sasv.report.drawing import style
-        from lightning_sasv.report.figures import DRAWINGS
-        from lightning_sasv.report.pairs import find_pairs
+        from lightning_sasv.report.drawing import draw, look
+        from lightning_sasv.report.figures import Material, describe
         from lightning_sasv.results import read_results
 
-        results = read_results(folder)
-        pairs, _ = find_pairs(results.scores, results.systems)
-        for name in SHOWN:
-            with style():
-                figure = DRAWINGS[name](results, pairs)
-            for logger in loggers if figure is not None else []:
-                logger.log_image(f"figures/{name}", [figure])
+        for figure in describe(Material.of(read_results(folder)), SHOWN):
+            with look():
+                drawing = draw(figure)
+            for logger in loggers if drawing is not None else []:
+                logger.log_image(f"figures/{figure.name}", [drawing])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from rich.console import Console
+from lightning_sasv.console import print_line
 
 
 def report(folder: str, out: str | None = None, figures: str | None = None) -> None:
@@ -19,22 +17,11 @@ def report(folder: str, out: str | None = None, figures: str | None = None) -> N
         out: HTML file to write; FOLDER/report.html by default.
         figures: Folder for the figures as PNG, PDF and SVG; needs matplotlib.
     """
-    from lightning_sasv.report.html import write_page
-    from lightning_sasv.results import read_results
+    from lightning_sasv.report import write_report
 
-    console = Console(highlight=False, soft_wrap=True)
-    if figures is not None:
-        from lightning_sasv.report.figures import require_matplotlib
-
-        require_matplotlib()
-    results = read_results(folder)
-    page = write_page(out or Path(folder) / "report.html", results)
+    results, page, files = write_report(folder, out, figures)
     corpus = ", ".join(results.corpora) or "corpus not named"
     note = " (simulated)" if results.simulated else ""
-    size = page.stat().st_size / 1e6
-    console.print(f"{corpus}{note}: {page}, {size:.1f} MB", markup=False)
+    print_line(f"{corpus}{note}: {page}, {page.stat().st_size / 1e6:.1f} MB")
     if figures is not None:
-        from lightning_sasv.report.figures import write_figures
-
-        written = write_figures(figures, results)
-        console.print(f"{len(written)} figure files in {figures}", markup=False)
+        print_line(f"{len(files)} figure files in {figures}")

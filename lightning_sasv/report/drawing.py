@@ -1,36 +1,81 @@
-"""Common parts of the matplotlib figures: style, axes, densities, points."""
+"""Descriptions of figures as matplotlib figures and as PNG, PDF and SVG files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
-from lightning_sasv.report.curves_data import histogram, robust_range
-from lightning_sasv.report.pairs import ORDER, Pair, equal_sample
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import atomic_path, ensure_directory
+from lightning_sasv.report.description import Axis, Figure, Panel, Series, Style, shared, styles
+from lightning_sasv.results import Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
-SAMPLE = 500
-"""Trials of each class in a scatter plot."""
-
-STYLES: dict[TrialClass, dict[str, Any]] = {
-    TrialClass.TARGET: {"color": "#0072b2", "marker": "o", "linestyle": "-"},
-    TrialClass.NONTARGET: {"color": "#4d5358", "marker": "+", "linestyle": ":"},
-    TrialClass.SPOOF: {"color": "#d55e00", "marker": "^", "linestyle": "--"},
+FORMATS = ("png", "pdf", "svg")
+MARKS = {
+    "circle": "o",
+    "square": "s",
+    "triangle": "^",
+    "diamond": "D",
+    "cross": "x",
+    "plus": "+",
 }
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8528f", "#8a6d00", "#1f1f1f", "#2f8dc8", "#7a4fbf")
-MARKERS = ("o", "s", "^", "D", "X", "P")
-DASHES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)))
+SHARE = 0.7
+"""Points of a line in a file per pixel of it in the page."""
+
+
+def require_matplotlib() -> None:
+    """Say how to install matplotlib where it is absent."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "--figures needs matplotlib, which is not installed; "
+            "`pip install 'lightning-sasv[report]'` installs it"
+        ) from None
+
+
+def write_figures(folder: str | Path, figures: Sequence[Figure], results: Results) -> list[Path]:
+    """Write figures, each as PNG, PDF and SVG, with the corpus in their corner.
+
+    Raises:
+        InputError: matplotlib is not installed, or the folder cannot be written to.
+    """
+    require_matplotlib()
+    folder = ensure_directory(folder)
+    corpus = ", ".join(results.corpora) or "corpus not named"
+    note = f"{corpus}{' (simulated)' if results.simulated else ''}, {results.split}"
+    written = []
+    for figure in figures:
+        with look():
+            drawing = draw(figure)
+            if drawing is not None:
+                written += _save(folder, figure.name, drawing, note)
+    return written
+
+
+def _save(folder: Path, name: str, drawing: Drawing, note: str) -> list[Path]:
+    drawing.text(0.995, 0.995, note, ha="right", va="top", fontsize=7, color=_colour("soft"))
+    drawing.draw_without_rendering()  # lays the axes out, once for all formats
+    drawing.set_layout_engine("none")
+    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
+    undated: dict[str, Any] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    for path, suffix in zip(paths, FORMATS, strict=True):
+        with atomic_path(path) as temporary:
+            drawing.savefig(temporary, format=suffix, dpi=200, metadata=undated[suffix])
+    return paths
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def look() -> Iterator[None]:
     """The look of all figures; names are shown as they are, never read as formulas."""
     import matplotlib as mpl
 
@@ -52,83 +97,151 @@ def style() -> Iterator[None]:
         yield
 
 
-def new_figure(
-    rows: int, columns: int, size: tuple[float, float], heights: Sequence[float] | None = None
-) -> tuple[Figure, list[Axes]]:
-    """A figure of rows and columns of axes, without pyplot's global state."""
+def draw(figure: Figure) -> Drawing | None:
+    """A description as a matplotlib figure, without pyplot's global state; call within ``look``."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False, height_ratios=heights)
-    return figure, list(axes.ravel())
-
-
-def grid_of(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure of so many axes in rows of at most so many columns."""
-    columns = min(columns, count)
-    rows = -(-count // columns)
-    figure, axes = new_figure(rows, columns, (columns * size[0], rows * size[1]))
-    for axis in axes[count:]:
-        axis.set_axis_off()
-    return figure, axes[:count]
-
-
-def densities(axis: Axes, column: np.ndarray, labels: np.ndarray) -> None:
-    """Densities of a column by class."""
-    low, high = robust_range(column, labels)
-    found = histogram(column, [labels == code for code in ORDER], (low, high))
-    edges = np.linspace(low, high, found.counts.shape[1] + 1)
-    for code, counts, size in zip(ORDER, found.counts, found.sizes, strict=True):
-        density = counts / size / (edges[1] - edges[0])
-        style = {key: STYLES[code][key] for key in ("color", "linestyle")}
-        axis.stairs(density, edges, fill=True, alpha=0.12, color=style["color"])
-        axis.stairs(density, edges, label=str(code), linewidth=1.2, **style)
-    axis.set_yticks([])
+    panels = [panel for panel in figure.panels if panel.only != "page"]
+    if not panels:
+        return None
+    columns = min(figure.columns, len(panels))
+    rows = -(-len(panels) // columns)
+    drawing = Drawing((columns * figure.size[0], rows * figure.size[1]), layout="constrained")
+    FigureCanvasAgg(drawing)
+    stacked = any(panel.below for panel in panels)
+    heights = [2.2, 1.0] * rows if stacked else [1.0] * rows
+    grid = drawing.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for k, panel in enumerate(panels):
+        row, column = divmod(k, columns)
+        place = grid[row * (1 + stacked), column]
+        _draw_panel(place, panel, figure)
+        if panel.below:
+            _draw_panel(grid[2 * row + 1, column], panel.below, figure)
+    _label(drawing, grid, figure)
+    return drawing
 
 
-def scatter(axis: Axes, pair: Pair, labels: np.ndarray, per_class: int = SAMPLE) -> None:
-    """The same number of trials of every class in the plane of a pair."""
-    chosen = equal_sample(labels, per_class)
-    for code in reversed(ORDER):
-        trials = chosen[labels[chosen] == code]
-        axis.scatter(
-            pair.values[0, trials],
-            pair.values[1, trials],
-            s=9,
-            alpha=0.45,
-            linewidths=0.8 if code == TrialClass.NONTARGET else 0,
-            color=STYLES[code]["color"],
-            marker=STYLES[code]["marker"],
-            label=str(code),
-        )
-    axis.set_xlim(*pair.window[0])
-    axis.set_ylim(*pair.window[1])
-    kind = "LLR" if pair.is_llr else "score"
-    axis.set_xlabel(f"ASV {kind}")
-    axis.set_ylabel(f"CM {kind}")
-
-
-def system_style(number: int) -> dict[str, Any]:
-    """Colour, dash and mark of the system of a number; no two of 36 share both dash and mark."""
-    shift = number // len(MARKERS)
-    return {
-        "marker": MARKERS[number % len(MARKERS)],
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": DASHES[(number + shift) % len(DASHES)],
-        "linewidth": 1.3,
-    }
-
-
-def shared_legend(figure: Figure, axis: Axes) -> None:
-    """One legend above all axes, targets first, with marks in full colour."""
-    found = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    order = {str(code): rank for rank, code in enumerate(ORDER)}
-    names = sorted(found, key=lambda name: order.get(name, len(order)))
-    legend = figure.legend(
-        [found[name] for name in names], names, loc="outside upper center", ncols=3
-    )
+def _label(drawing: Drawing, grid: Any, figure: Figure) -> None:
+    """Names of the axes and legends that all panels share."""
+    if figure.labels is not None:
+        drawing.supxlabel(figure.labels[0], fontsize=9)
+        drawing.supylabel(figure.labels[1], fontsize=9)
+    handles, names = grid[0, 0].get_legend_handles_labels()
+    if figure.legend != "shared" or not names:
+        for axes in grid[:, 1:].flat:  # beside one another, on the same axis
+            axes.set_ylabel("")
+        return
+    legend = drawing.legend(handles, names, loc="outside upper center", ncols=3)
     for handle in legend.legend_handles:
         if handle is not None:
             handle.set_alpha(1)
+
+
+def _draw_panel(axes: Axes, panel: Panel, figure: Figure) -> None:
+    axes.set_axis_on()
+    _set_axis(axes, "x", panel.x)
+    _set_axis(axes, "y", panel.y)
+    if figure.labels is None:
+        axes.set_xlabel(", ".join([panel.x.label, *panel.notes]).removeprefix(", "))
+        axes.set_ylabel(panel.y.label)
+    long = max(len(other.title) for other in figure.panels) > 24
+    font: dict[str, Any] = {"fontsize": 8} if long else {"fontsize": 9, "fontweight": "bold"}
+    axes.set_title(panel.title, loc="left", **font)
+    for depth, series in enumerate(panel.series):
+        DRAWERS[series.kind](axes, panel, series, styles()[series.style], -depth)
+    if figure.legend == "each":
+        below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 3}
+        axes.legend(fontsize=7, handlelength=3.6, **below)
+
+
+def _set_axis(axes: Axes, which: str, axis: Axis) -> None:
+    ends = _scaled(axis, [axis.low, axis.high])
+    axes.set(**{f"{which}lim": ends})
+    if axis.scale == "probit":
+        axes.set(aspect="equal", anchor="N")
+    if axis.ticks is not None:
+        turned = 45 if which == "x" and axis.scale == "probit" else 0
+        places = _scaled(axis, [at for at, _ in axis.ticks])
+        getattr(axes, f"set_{which}ticks")(
+            places, [text for _, text in axis.ticks], rotation=turned
+        )
+
+
+def _scaled(axis: Axis, values: Any) -> Any:
+    values = np.asarray(values, dtype=np.float64)
+    return ndtri(values / 100) if axis.scale == "probit" else values
+
+
+def _colour(name: str) -> str:
+    return str(shared()["palette"][name][0])
+
+
+def _stroke(style: Style) -> dict[str, Any]:
+    pattern = [float(part) / 1.9 for part in style.dash.split()]
+    dash = (0, pattern) if pattern else "-"
+    return {"color": _colour(style.colour), "linestyle": dash, "linewidth": SHARE * style.width}
+
+
+def _draw_line(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+    x, y = _scaled(panel.x, series.x), _scaled(panel.y, series.y)
+    label = series.label if series.value is None else f"{series.label} ({series.value:.2f} %)"
+    mark: dict[str, Any] = {"marker": MARKS[series.mark or style.mark], "markersize": 4.5}
+    mark = mark | {"markevery": list(series.marked)} if len(series.marked) else {}
+    axes.plot(x, y, label=label or None, zorder=2 + depth / 100, **_stroke(style), **mark)
+
+
+def _draw_points(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+    shape, many = series.mark or style.mark, len(series.x) > 1
+    look: dict[str, Any] = {"s": 9, "alpha": 0.45, "zorder": 1 + depth / 10} if many else {"s": 26}
+    width = 0 if shape not in ("plus", "cross") else 0.8 if many else 1.5
+    if not many:
+        look["zorder"] = 3
+    axes.scatter(
+        series.x,
+        series.y,
+        color=_colour(style.colour),
+        marker=MARKS[shape],
+        linewidths=width,
+        label=series.label or None,
+        **look,
+    )
+
+
+def _draw_rule(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+    axes.axvline(series.x[0], **_stroke(style))
+
+
+def _draw_density(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+    edges = np.linspace(*series.x, len(series.y) + 1)
+    order: dict[str, Any] = {"baseline": series.base, "zorder": 1.5 + depth / 100}
+    heights = np.asarray(series.y) + series.base
+    axes.stairs(heights, edges, fill=True, alpha=0.12, color=_colour(style.colour), **order)
+    axes.stairs(heights, edges, label=series.label or None, **_stroke(style), **order)
+
+
+def _draw_level(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+    if series.z.min() < 0 < series.z.max():
+        stroke = {f"{key}s": [value] for key, value in _stroke(style).items()}
+        axes.contour(series.x, series.y, series.z, levels=[0.0], **stroke)
+
+
+def _draw_cells(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+    shade = (series.z / max(series.z.max(), 1e-9)) ** 0.6
+    axes.imshow(shade, cmap="Oranges", vmin=0, vmax=1.6, aspect="auto")
+    axes.grid(visible=False)
+    for (row, column), value in np.ndenumerate(series.z):
+        axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8)
+
+
+DRAWERS: dict[str, Callable[[Axes, Panel, Series, Style, int], None]] = {
+    "line": _draw_line,
+    "points": _draw_points,
+    "rule": _draw_rule,
+    "density": _draw_density,
+    "ridge": _draw_density,
+    "level": _draw_level,
+    "cells": _draw_cells,
+}

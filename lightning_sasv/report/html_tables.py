@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for, number
+import numpy as np
+
+from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for
+from lightning_sasv.report.description import Figure, Panel
 from lightning_sasv.results import Results
 
 _UNITS = {"rate": ", %", "bits": ", bit"}
@@ -113,31 +116,32 @@ def best_systems(results: Results) -> str:
     return f'<div class="cards">{"".join(cards)}</div>' if len(results.fused) > 1 else ""
 
 
-def attacks_table(data: Mapping[str, Any]) -> str:
-    """EER of each system against each attack alone."""
-    if not data["attacks"]:
-        return ""
-    columns = data["columns"][2:]
-    best = [
-        min(column["attack_eers"][k] for column in columns) for k in range(len(data["attacks"]))
-    ]
-    largest = max(max(column["attack_eers"]) for column in columns)
+def cells_table(figure: Figure) -> str:
+    """The tables of numbers among the panels of a figure; small numbers are good."""
+    return "".join(
+        _cells(panel, series.z)
+        for panel in figure.panels
+        for series in panel.series
+        if series.kind == "cells"
+    )
+
+
+def _cells(panel: Panel, values: np.ndarray) -> str:
     body = []
-    for column in columns:
-        cells = []
-        for k, value in enumerate(column["attack_eers"]):
-            heat = (value / largest) ** 0.6 if largest > 0 else 0.0
-            mark = " best" if value == best[k] and len(columns) > 1 else ""
-            text = number(value, "rate", ON_PAGE)
-            cells.append(f'<td class="heat{mark}" style="--h:{heat:.3f}">{text}</td>')
-        label = escape(column["name"], quote=True)
+    heat = (values / max(values.max(), 1e-300)) ** 0.6
+    best = (values == values.min(axis=0)) & (len(values) > 1)
+    for k, (_, name) in enumerate(panel.y.ticks or ()):
+        cells = [
+            f'<td class="heat{" best" if good else ""}" style="--h:{h:.3f}">{value:.2f}</td>'
+            for value, h, good in zip(values[k], heat[k], best[k], strict=True)
+        ]
+        label = escape(name, quote=True)
         body.append(f'<tr data-system="{label}"><td>{label}</td>{"".join(cells)}</tr>')
-    head = "".join(f"<th>{escape(name)}</th>" for name in data["attacks"])
+    head = "".join(f"<th>{escape(name)}</th>" for _, name in panel.x.ticks or ())
+    title = escape(panel.title, quote=True)
     return (
-        '<div class="keep"><h3>SPF-EER of each attack, per cent</h3><p class="small lead">'
-        "Targets against the spoofs of one attack; the best system of each attack is "
-        "underlined, the stronger the shade, the worse over the whole table.</p>"
-        '<div class="scroll"><table aria-label="SPF-EER of each attack">'
+        f'<div class="keep"><h3>{title}</h3><p class="small lead">{escape(panel.caption)}</p>'
+        f'<div class="scroll"><table aria-label="{title}">'
         f"<thead><tr><th>system</th>{head}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table></div></div>"
     )

@@ -20,8 +20,8 @@ from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.files import write_text
 from lightning_sasv.fitted import load_system, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
-from lightning_sasv.report.html import write_page
-from lightning_sasv.results import merge_metrics, read_metrics, read_results, write_metrics
+from lightning_sasv.report import write_report
+from lightning_sasv.results import merge_metrics, read_metrics, write_metrics
 from lightning_sasv.scores import read_table, write_scores, write_table
 from lightning_sasv.scores.table import from_scores
 from tests.faults.forks import finish
@@ -47,7 +47,7 @@ def page(path: Path) -> None:
     folder = path.parent / "results"
     write_scores(folder / "scores" / "eval.csv", SCORES)
     save_system(folder / "fitted" / "L3t.safetensors", fitted(), {})
-    write_page(path, read_results(folder))
+    write_report(str(folder), str(path))
 
 
 def is_page(path: Path) -> None:

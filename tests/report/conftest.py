@@ -20,6 +20,8 @@ from lightning_sasv.decisions import CostModel, simulate
 from lightning_sasv.fitted import save_system
 from lightning_sasv.fusion import fit_systems, fuse_systems
 from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.report.description import Axis, Figure, Panel, Series
+from lightning_sasv.report.figures import Material
 from lightning_sasv.results import Results, read_results, write_metrics
 from lightning_sasv.scores import write_scores
 from lightning_sasv.trials import Scores
@@ -78,6 +80,28 @@ def write_folder(
         save_system(folder / "fitted" / f"{rename(name)}.safetensors", system, {"corpus": corpus})
     write_metrics(folder / "metrics.json", metrics)
     return folder
+
+
+def every_kind(material: Material) -> Figure:
+    """A figure that nobody has written code for, with every kind of series."""
+    x, y = np.linspace(0, 1, 5), np.linspace(0, 2, 5)
+    grid = x[:, None] - y
+    kinds = [
+        Series("line", "system35", x, y, "<b>rising", marked=[2], hover="at {x:.1f}"),
+        Series("points", "spoof", x, y, "some", mark="diamond"),
+        Series("rule", "threshold", [0.5]),
+        Series("density", "target", (0.0, 1.0), y, "dense"),
+        Series("ridge", "target", (0.0, 1.0), y, base=0.5, value=1.0),
+        Series(
+            "level", "bayes", x, y, z=grid, source={"pair": 0, "policy": "bayes", "costs": "equal"}
+        ),
+    ]
+    names = [(k, f"t{k}") for k in range(5)]
+    table = Panel(
+        Axis(0, 4, "", names), Axis(0, 4, "", names), [Series("cells", "spoof", z=abs(grid))]
+    )
+    panels = [Panel(Axis(0, 1, "a"), Axis(0, 2, "b"), kinds, "<i>one", notes=["noted"]), table]
+    return Figure("new", "A <new> figure", panels, "What it shows.")
 
 
 @pytest.fixture(scope="session")

@@ -202,7 +202,7 @@ def near_boundary(browser: Any, host: str, pixels: float = 1.5) -> tuple[np.ndar
     left, top, width, height = (
         float(frame.get_attribute(key)) for key in ("x", "y", "width", "height")
     )
-    points = np.array(path_points(browser, f"#{host} path.line.boundary:not(.thin)"))
+    points = np.array(path_points(browser, f"#{host} path.line.bayes"))
     inside = (points[:, 0] >= left) & (points[:, 0] <= left + width)
     inside &= (points[:, 1] >= top) & (points[:, 1] <= top + height)
     x, y = points[inside].T
@@ -235,14 +235,15 @@ def test_the_boundary_moves_to_where_it_belongs(
 
 def test_choosing_a_system_redraws_every_figure(browser: Any, real_page: Path) -> None:
     open_page(browser, real_page)
-    ids = ("dist-class", "dist-attack", "simplex-llr", "ece", "pav", "teer-value", "dcf", "det")
-    before = {i: browser.find_element("id", i).get_attribute("innerHTML") for i in ids}
+    hosts = "[data-figure]"
+    before = [h.get_attribute("innerHTML") for h in browser.find_elements("css selector", hosts)]
+    assert len(before) == 10
     choose(browser, "system", "B1v2")
     browser.execute_async_script("setTimeout(arguments[0], 800)")
-    for i in ids:
-        after = browser.find_element("id", i).get_attribute("innerHTML")
+    for host, old in zip(browser.find_elements("css selector", hosts), before, strict=True):
+        after = host.get_attribute("innerHTML")
         assert "<svg" in after
-        assert after != before[i], i
+        assert after != old, host.get_attribute("id")
     assert "B1v2" in browser.find_element("css selector", "#calibration h2").text
     for chip in browser.find_elements("css selector", ".chip span"):
         browser.execute_script("arguments[0].click()", chip)

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from lightning_sasv.report.html import write_page
-from lightning_sasv.results import Results, read_results
-from tests.report.conftest import write_folder
+from lightning_sasv.report import write_report
+from lightning_sasv.report.figures import FIGURES
+from tests.report.conftest import every_kind, write_folder
 from tests.report.driving import open_page, requests
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="session")
-def small_page(small: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_page(tmp_path_factory.mktemp("page") / "report.html", small)
+def small_page(small_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("page") / "report.html"
+    return write_report(str(small_folder), str(out)).page
 
 
 def test_names_from_files_are_text(browser: Any, tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_names_from_files_are_text(browser: Any, tmp_path: Path) -> None:
         attacks=(evil, "A02", "</script><script>window.hacked=1</script>"),
     )
     (folder / "table.md").write_text(f"# {evil}\n\n| {evil} | b |\n|---|---|\n| 1 | 2 |\n")
-    page = write_page(tmp_path / "page.html", read_results(folder))
+    page = write_report(str(folder), str(tmp_path / "page.html")).page
     open_page(browser, page)
     assert browser.execute_script("return window.hacked") is None
     assert not browser.find_elements("css selector", "img")
@@ -82,14 +83,14 @@ def test_both_schemes_have_contrast(browser: Any, small_page: Path, scheme: str)
 def test_classes_differ_in_more_than_colour(browser: Any, small_page: Path) -> None:
     open_page(browser, small_page)
     shapes = browser.execute_script(
-        "return [...document.querySelectorAll('#panels figure:first-child path.marks')]"
+        "return [...document.querySelectorAll('#planes figure:first-child path.marks')]"
         ".map(p => p.getAttribute('class'))"
     )
     kinds = {re.search(r"c-(\w+)", s).group(1): s.split()[1] for s in shapes}  # type: ignore[union-attr]
     assert kinds.keys() == {"target", "nontarget", "spoof"}
     assert len(set(kinds.values())) == 3
     dashes = browser.execute_script(
-        "return [...document.querySelectorAll('#dist-class path.line')]"
+        "return [...document.querySelectorAll('#distributions .plot-host path.line')]"
         ".map(p => p.getAttribute('stroke-dasharray'))"
     )
     assert len(set(dashes)) == 3
@@ -136,6 +137,25 @@ for (const svg of document.querySelectorAll("svg.plot")) {
   }
 }
 return found;"""
+
+
+def test_a_figure_that_the_page_has_never_heard_of_is_drawn(
+    browser: Any, small_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FIGURES, "new", every_kind)
+    open_page(browser, write_report(str(small_folder), str(tmp_path / "page.html")).page)
+    assert browser.get_log("browser") == []
+    section = browser.find_element("css selector", "section#new")
+    assert "What it shows." in section.text
+    assert "<b>rising" in section.text
+    for part in (
+        "path.line.system35",
+        "path.marks.diamond",
+        "line.rule",
+        "path.area",
+        "path.ridge",
+    ):
+        assert section.find_elements("css selector", f"svg.plot {part}"), part
 
 
 def test_the_page_prints(browser: Any, small_page: Path) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.decisions import CostModel, accept
 from lightning_sasv.fusion import FusionSystem, fit_systems
-from lightning_sasv.report.boundaries import policy_boundaries, rule_boundary
-from lightning_sasv.report.pairs import (
+from lightning_sasv.report.planes import (
     GRID,
     affine_map,
+    as_pair,
     base_on_grid,
     equal_sample,
     find_pairs,
+    on_grid,
+    policy_boundaries,
+    rule_boundary,
     stratified,
     window_of,
 )
@@ -34,11 +36,11 @@ def test_a_rule_has_its_level_on_its_boundary(rule: str, level: float) -> None:
     x, y = rule_boundary(system, level, WINDOW)
     known = np.isfinite(y)
     if known.any():
-        score = system(x[known], y[known]).sasv.numpy()
+        score = np.asarray(system(x[known], y[known]).sasv)
         np.testing.assert_allclose(score, level, atol=1e-9)
     else:
         grid = np.meshgrid(*(np.linspace(*limits, 60) for limits in WINDOW))
-        score = system(grid[0].ravel(), grid[1].ravel()).sasv.numpy()
+        score = np.asarray(system(grid[0].ravel(), grid[1].ravel()).sasv)
         assert score.max() < level or score.min() > level
 
 
@@ -49,7 +51,7 @@ def test_the_nonlinear_rule_has_its_level_on_its_boundary(rho: float, level: flo
     x, y = rule_boundary(system, level, WINDOW)
     drawn_up = slice(1, None)  # the first point stands for the vertical asymptote
     known = np.isfinite(y[drawn_up])
-    score = system(x[drawn_up][known], y[drawn_up][known]).sasv.numpy()
+    score = np.asarray(system(x[drawn_up][known], y[drawn_up][known]).sasv)
     np.testing.assert_allclose(score, level, atol=1e-7)
 
 
@@ -76,13 +78,10 @@ def test_policies_change_their_mind_at_their_boundaries(
     rest = 1 - target
     costs = CostModel(*prices, target, rest * (1 - share), 1 - target - rest * (1 - share))
     for policy, (x, y) in policy_boundaries(costs, WINDOW).items():
-        a, c = torch.from_numpy(np.asarray(x)), torch.from_numpy(np.asarray(y))
-        chosen = torch.isfinite(c) & (torch.arange(len(c)) >= (policy != "linear"))
-        step = 1e-6
-        inner = FusedScores(a[chosen] + step, c[chosen] + step, c[chosen])
-        outer = FusedScores(a[chosen] - step, c[chosen] - step, c[chosen])
-        assert bool(accept(inner, costs, policy).all()), policy
-        assert not bool(accept(outer, costs, policy).any()), policy
+        chosen = np.isfinite(y) & (np.arange(len(y)) >= (policy != "linear"))
+        a, c, step = x[chosen], y[chosen], 1e-6
+        assert accept(FusedScores(a + step, c + step, c), costs, policy).all(), policy
+        assert not accept(FusedScores(a - step, c - step, c), costs, policy).any(), policy
 
 
 def test_pairs_are_found_once_and_affine_maps_recognised() -> None:
@@ -103,8 +102,7 @@ def test_pairs_are_found_once_and_affine_maps_recognised() -> None:
         np.testing.assert_allclose(rebuilt, pair.values, rtol=1e-8, atol=1e-8)
         for name in pair.systems:
             fused = systems[name](scores.asv, scores.cm)
-            np.testing.assert_array_equal(pair.values[0], fused.asv_llr.numpy())
-            np.testing.assert_array_equal(pair.values[1], fused.cm_llr.numpy())
+            np.testing.assert_array_equal(pair.values, as_pair(fused))
 
 
 def test_what_is_not_affine_is_not_called_so() -> None:
@@ -118,20 +116,18 @@ def test_what_is_not_affine_is_not_called_so() -> None:
 
 def test_a_base_on_the_grid_is_what_its_system_says(small: Results) -> None:
     pairs, bases = find_pairs(small.scores, small.systems)
-    (x_low, x_high), (y_low, y_high) = pairs[0].window
-    for base in bases:
-        grid = base_on_grid(base, pairs[0])
-        assert grid.shape == (2, GRID, GRID)
-        asv, cm = (
-            x_low + (x_high - x_low) * 5 / (GRID - 1),
-            y_low + (y_high - y_low) * 7 / (GRID - 1),
-        )
-        if base.system is None:
-            wanted = [asv, cm]
-        else:
-            fused = base.system(np.array([asv]), np.array([cm]))
-            wanted = [float(fused.asv_llr), float(fused.cm_llr)]
-        np.testing.assert_allclose(grid[:, 7, 5], wanted, rtol=1e-9)
+    window = pairs[0].window
+    asv, cm = (
+        low + (high - low) * k / (GRID - 1) for (low, high), k in zip(window, (5, 7), strict=True)
+    )
+    for pair in pairs:
+        base = bases[pair.base]
+        assert base_on_grid(base, window).shape == (2, GRID, GRID)
+        wanted = [asv, cm]
+        if pair.systems and pair.is_llr:
+            system = small.systems[pair.systems[0]]
+            wanted = as_pair(system(np.array([asv]), np.array([cm])))[:, 0]
+        np.testing.assert_allclose(on_grid(pair, base, window)[:, 7, 5], wanted, rtol=1e-8)
 
 
 def test_samples_are_stratified_and_the_same_every_time() -> None:

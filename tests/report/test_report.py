@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,16 +21,18 @@ from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.report import html as page_module
 from lightning_sasv.report import page_data as data_module
-from lightning_sasv.report.drawing import style, system_style
-from lightning_sasv.report.figures import DRAWINGS, FORMATS, require_matplotlib, write_figures
-from lightning_sasv.report.html import as_json, render_page
+from lightning_sasv.report import write_report
+from lightning_sasv.report.description import styles
+from lightning_sasv.report.drawing import FORMATS, draw, look, require_matplotlib
+from lightning_sasv.report.figures import FIGURES, Material, describe
+from lightning_sasv.report.html import as_json
 from lightning_sasv.report.html_tables import markdown_table, metrics_table
 from lightning_sasv.report.page_data import page_data
-from lightning_sasv.report.score_figures import draw_det
+from lightning_sasv.report.planes import as_pair
 from lightning_sasv.results import Results, read_results
 from lightning_sasv.scores import read_scores, write_scores
 from lightning_sasv.trials import Scores
-from tests.report.conftest import write_folder
+from tests.report.conftest import every_kind, write_folder
 
 EVIL = '<script>alert("1")</script>'
 
@@ -52,7 +56,12 @@ class Tags(HTMLParser):
             self.text += data
 
 
-def embedded(page: str) -> dict[str, object]:
+def render_page(results: Results) -> str:
+    material = Material.of(results)
+    return page_module.render_page(material, describe(material))
+
+
+def embedded(page: str) -> Any:
     found = re.search(r'id="report-data">(.*?)</script>', page, re.S)
     assert found
     return json.loads(found.group(1))
@@ -78,17 +87,30 @@ def test_table_and_data_hold_the_metrics(small: Results) -> None:
         assert f"{100 * entry['eval']['sasv_eer']:.2f}" in row.group(1)
         assert f"{entry['eval']['cllr_calib']:.3f}" in row.group(1)
     data = embedded(page)
-    systems = {s["name"]: s for s in data["systems"]}  # type: ignore[attr-defined]
-    assert systems.keys() == small.fused.keys()
-    for name, system in systems.items():
-        assert system["det"]["sasv"]["eer"] == small.metrics[name]["eval"]["sasv_eer"]
-        assert system["dcf"]["presets"]["a-dcf1"]["min"] == pytest.approx(
-            small.metrics[name]["eval"]["min_a_dcf"], rel=1e-12
-        )
+    assert [s["name"] for s in data["systems"]] == list(small.fused)
+    for system, (task, rates) in itertools.product(data["systems"], shown_eers(data).items()):
+        entry = small.metrics[system["name"]]["eval"]
+        assert rates[system["name"]] == pytest.approx(100 * entry[f"{task}_eer"], rel=1e-12)
+        assert f"● minimum {entry['min_a_dcf']:.4f}" in caption_of(data, system["name"])
+
+
+def shown_eers(data: Any) -> dict[str, dict[str, float]]:
+    """EER of each system in per cent, by task, as the DET figure has them."""
+    panels = data["figures"]["det"]["panels"]
+    return {
+        panel["of"]["task"]: {s["label"]: s["value"] for s in panel["series"] if "value" in s}
+        for panel in panels
+    }
+
+
+def caption_of(data: Any, system: str) -> str:
+    """What the page says below the a-DCF of a system for the costs a-dcf1."""
+    of = {"system": system, "preset": "a-dcf1"}
+    return next(p["caption"] for p in data["figures"]["a_dcf"]["panels"] if p["of"] == of)
 
 
 def test_embedded_trials_are_all_trials_in_single_precision(small: Results) -> None:
-    data = page_data(small)
+    data = page_data(Material.of(small), [])
     assert data["trials"]["complete"]
     assert data["trials"]["sizes"] == data["sizes"]
     order = np.concatenate([np.flatnonzero(small.scores.label == code) for code in (1, 2, 0)])
@@ -98,7 +120,7 @@ def test_embedded_trials_are_all_trials_in_single_precision(small: Results) -> N
         base = np.frombuffer(packed, "<f4").reshape(2, -1).astype(np.float64)
         rows = np.array(pair["affine"])
         fused = system(small.scores.asv, small.scores.cm)
-        wanted = np.stack([fused.asv_llr.numpy(), fused.cm_llr.numpy()])[:, order]
+        wanted = as_pair(fused)[:, order]
         np.testing.assert_allclose(rows[:, :2] @ base + rows[:, 2:], wanted, rtol=1e-6, atol=1e-5)
 
 
@@ -108,7 +130,7 @@ def test_too_many_trials_are_sampled_and_the_page_says_so(
     monkeypatch.setattr(data_module, "EMBEDDED", 1200)
     page = render_page(small)
     data = embedded(page)
-    count = sum(data["trials"]["sizes"])  # type: ignore[index]
+    count = sum(data["trials"]["sizes"])
     assert count == 1200 // 2  # two base pairs
     assert f"a sample of {count:,} of the 1,500 trials" in page
 
@@ -158,11 +180,9 @@ def test_without_fitted_systems_the_rest_is_shown(tmp_path: Path) -> None:
     page = render_page(results)
     assert "No fitted systems" in page
     assert 'id="whatif"' not in page
-    assert 'id="det"' in page
+    assert 'data-figure="det"' in page
     assert "not named in metrics.json" in page
-    data = embedded(page)
-    eer = data["systems"][1]["det"]["sasv"]["eer"]  # type: ignore[index]
-    assert f"{100 * eer:.2f}" in page
+    assert f"<td>{100 * embedded(page)['systems'][1]['eer']:.2f}</td>".removeprefix("<td>") in page
 
 
 def test_dev_is_shown_where_there_is_no_eval(tmp_path: Path) -> None:
@@ -180,7 +200,7 @@ def test_scores_without_attacks_and_names_are_enough(tmp_path: Path) -> None:
         scores = read_scores(path)
         write_scores(path, Scores(scores.asv, scores.cm, scores.label, extra=scores.extra))
     page = render_page(read_results(folder))
-    assert 'id="dist-attack"' not in page
+    assert 'data-figure="attacks"' not in page
     assert "SPF-EER of each attack" not in page
 
 
@@ -251,7 +271,7 @@ def test_the_command_writes_page_and_figures(
     assert page.read_text().startswith("<!DOCTYPE html>")
     said = " ".join(capsys.readouterr().out.split())
     assert "somewhere" in said
-    wanted = {f"{name}.{suffix}" for name in DRAWINGS for suffix in FORMATS}
+    wanted = {f"{name}.{suffix}" for name in FIGURES for suffix in FORMATS}
     assert {path.name for path in figures.iterdir()} == wanted
     heads = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
     for path in figures.iterdir():
@@ -260,23 +280,39 @@ def test_the_command_writes_page_and_figures(
 
 
 def test_systems_can_be_told_apart_without_colours() -> None:
-    styles = [system_style(number) for number in range(36)]
-    assert len({(style["marker"], str(style["linestyle"])) for style in styles}) == 36
+    found = {styles()[f"system{number}"][1:3] for number in range(36)}
+    assert len(found) == 36
 
 
 @pytest.mark.parametrize("count", [1, 11, 24])
 def test_the_legend_of_the_det_figure_covers_nothing(small: Results, count: int) -> None:
     """Whole within the figure, and below every curve."""
     many = {f"S{k}": small.fused["L3c"] for k in range(count)}
-    with style():
-        figure = draw_det(replace(small, fused=many), [])
-        figure.draw_without_rendering()
-        for axis in figure.axes:
+    with look():
+        (figure,) = describe(Material.of(replace(small, fused=many)), ["det"])
+        drawing = draw(figure)
+        assert drawing is not None
+        drawing.draw_without_rendering()
+        for axis in drawing.axes:
             legend = axis.get_legend()
             assert legend is not None
             box = legend.get_window_extent()
             assert box.y0 >= 0
             assert box.y1 < axis.xaxis.get_label().get_window_extent().y0
+
+
+def test_a_new_figure_appears_in_the_page_and_as_files(
+    small_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FIGURES, "new", every_kind)
+    written = write_report(str(small_folder), str(tmp_path / "p.html"), str(tmp_path / "f"))
+    assert {f"new.{suffix}" for suffix in FORMATS} <= {path.name for path in written.figures}
+    page = written.page.read_text()
+    figure = embedded(page)["figures"]["new"]
+    assert [s["kind"] for s in figure["panels"][0]["series"]][:3] == ["line", "points", "rule"]
+    assert 'data-grid="new"' in page
+    assert "A &lt;new&gt; figure" in page
+    assert "<th>t4</th>" in page
 
 
 def test_a_point_that_does_not_exist_is_not_the_best(small: Results) -> None:
@@ -295,8 +331,8 @@ def test_figures_without_fitted_systems_leave_planes_out(tmp_path: Path) -> None
     folder = write_folder(tmp_path / "run", ("B1",))
     for path in (folder / "fitted").iterdir():
         path.unlink()
-    names = {path.stem for path in write_figures(tmp_path / "figures", read_results(folder))}
-    assert names == DRAWINGS.keys() - {"planes", "boundaries"}
+    written = write_report(str(folder), figures=str(tmp_path / "figures")).figures
+    assert {path.stem for path in written} == FIGURES.keys() - {"planes", "boundaries"}
 
 
 def test_without_matplotlib_figures_are_refused_before_any_work(
@@ -328,7 +364,7 @@ def test_a_failed_page_leaves_the_old_one(
 ) -> None:
     page = tmp_path / "page.html"
     page.write_text("old")
-    monkeypatch.setattr(page_module, "page_data", lambda _: 1 / 0)
+    monkeypatch.setattr(page_module, "page_data", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["report", str(small_folder), "--out", str(page)])
     assert page.read_text() == "old"
@@ -340,8 +376,8 @@ def test_every_part_of_the_page_is_in_the_package() -> None:
     parts = {f"{name}.js" for name in page_module.SCRIPTS}
     assert {p.name for p in folder.iterdir()} == parts | {
         "template.html",
-        "whatif.html",
         "style.css",
+        "figures.json",
     }
     for path in folder.glob("*.js"):
         assert "</script" not in path.read_text()
@@ -354,14 +390,12 @@ def test_every_part_of_the_page_is_in_the_package() -> None:
 def test_golden_values_are_on_the_page(real_page: Path, shared: Path) -> None:
     golden = json.loads((shared / "golden" / "systems.json").read_text())
     page = real_page.read_text()
-    found = {s["name"]: s for s in embedded(page)["systems"]}  # type: ignore[attr-defined]
-    assert found.keys() >= golden["systems"].keys()
+    data = embedded(page)
+    eers = shown_eers(data)
     for name, wanted in golden["systems"].items():
         for task in ("sasv", "sv", "spf"):
-            rate = 100 * found[name]["det"][task]["eer"]
-            assert rate == pytest.approx(wanted["eval"][f"{task}_eer"], abs=1e-6)
-        costs = found[name]["dcf"]["presets"]["a-dcf1"]
-        assert costs["min"] == pytest.approx(wanted["eval"]["min_adcf_default"], abs=1e-6)
+            assert eers[task][name] == pytest.approx(wanted["eval"][f"{task}_eer"], abs=1e-6)
+        assert f"● minimum {wanted['eval']['min_adcf_default']:.4f}" in caption_of(data, name)
         row = re.search(rf'<tr data-system="{name}">(.*?)</tr>', page)
         assert row
         assert f"{wanted['eval']['sasv_eer']:.2f}" in row.group(1)

@@ -1,23 +1,6 @@
 // The report's data: plain values as JSON, trials as packed little-endian float32.
 const report = JSON.parse(document.getElementById("report-data").textContent);
 
-const CLASSES = [
-  { key: "target", name: "target", shape: "circle", dash: "" },
-  { key: "nontarget", name: "nontarget", shape: "plus", dash: "2 3" },
-  { key: "spoof", name: "spoof", shape: "triangle", dash: "7 4" },
-];
-const SYSTEM_SHAPES = ["circle", "square", "triangle", "diamond", "cross", "plus"];
-const SYSTEM_DASHES = ["", "8 4", "2 3", "10 3 2 3", "5 2", "14 4"];
-const SYSTEM_COLOURS = 8;
-
-// No two of 36 systems share both dash and shape: they can be told apart without colours.
-report.systems.forEach((system, index) => {
-  system.index = index;
-  system.colour = `var(--s${index % SYSTEM_COLOURS})`;
-  system.dash = SYSTEM_DASHES[(index + Math.floor(index / SYSTEM_SHAPES.length)) % SYSTEM_DASHES.length];
-  system.shape = SYSTEM_SHAPES[index % SYSTEM_SHAPES.length];
-});
-
 function unpack(text) {
   const binary = atob(text);
   const bytes = new Uint8Array(binary.length);
@@ -75,13 +58,19 @@ function gridOf(pair) {
   return { n, xs, ys, a, c };
 }
 
+// Numbers of a description.
+const numbers = (k) => once(`array${k}`, () => unpack(report.arrays[k]));
+
 const percent = (rate, digits = 2) => `${(100 * rate).toFixed(digits)} %`;
 const asMinus = (text) => String(text).replace("-", "−");
+const host = (id) => document.getElementById(id);
+const all = (selector) => document.querySelectorAll(selector);
 
-// The system that single-system figures show.
-const selection = { listeners: [], system: null };
-function onSelect(listener) { selection.listeners.push(listener); }
-function select(name) {
-  selection.system = report.systems.find((system) => system.name === name) || report.systems[0];
-  for (const listener of selection.listeners) listener(selection.system);
+// What is chosen: the system, its pair, and what the chips of figures offer.
+const state = { preset: "a-dcf1" };
+const listeners = [];
+function choose(change) {
+  Object.assign(state, change);
+  if (change.system) state.pair = report.systems.find((system) => system.name === change.system).pair;
+  for (const listener of listeners) listener(change);
 }

@@ -1,56 +1,56 @@
 // Puts the page together.
 
-function refresh() {
-  const ids = ["dist-class", "dist-attack", "simplex-raw", "simplex-llr", "det", "ece", "pav", "teer-value", "teer-plane", "dcf"];
-  for (const id of ids) if (host(id)) redraw(host(id));
-  for (const place of document.querySelectorAll("[data-shows='system']")) place.textContent = selection.system.name;
-  for (const row of document.querySelectorAll("tr[data-system]")) {
-    row.classList.toggle("current", row.dataset.system === selection.system.name);
+function chips(place) {
+  for (const [key, options] of Object.entries(report.figures[place.dataset.chips].choices)) {
+    if (state[key] === undefined) [state[key]] = Object.keys(options);
+    for (const [value, label] of Object.entries(options)) {
+      const input = element("input", { type: "radio", name: key, value });
+      input.checked = value === state[key];
+      input.addEventListener("change", () => choose({ [key]: value }));
+      place.append(element("label", { class: "chip" }, input, element("span", {}, label)));
+    }
   }
-  const pair = report.pairs[selection.system.pair === null ? 0 : selection.system.pair];
-  if (host("simplex-warning")) host("simplex-warning").hidden = pair.is_llr;
-  host("system").value = selection.system.name;
+}
+
+function grid(place) {
+  const { panels } = report.figures[place.dataset.grid];
+  place.classList.toggle("few", panels.length < 4);
+  for (const panel of panels) {
+    const target = element("div", { class: "plot-host stack" });
+    place.append(element("figure", { class: "panel" }, element("h3", {}, panel.title, element("small", {}, panel.subtitle)), target));
+    draw(target, (node, width) => (panel.below ? paintStack : paintPanel)(node, width, panel));
+  }
+}
+
+function refresh() {
+  for (const place of all("[data-figure]")) {
+    const { figure, view } = place.dataset;
+    const texts = [report.figures[figure].caption, panelOf(figure, view).caption].filter(Boolean);
+    place.parentElement.querySelector("figcaption").textContent = texts.join(" ");
+    redraw(place);
+  }
+  for (const place of all("[data-legend]")) place.replaceChildren(legendOf(panelOf(place.dataset.legend)));
+  for (const place of all("[data-shows='system']")) place.textContent = state.system;
+  for (const row of all("tr[data-system]")) row.classList.toggle("current", row.dataset.system === state.system);
+  if (host("simplex-warning")) host("simplex-warning").hidden = report.pairs[state.pair].is_llr;
+  host("system").value = state.system;
 }
 
 function start() {
   const chooser = host("system");
-  for (const system of report.systems) chooser.append(element("option", { value: system.name }, system.name));
-  chooser.addEventListener("change", () => select(chooser.value));
-  const least = report.systems.reduce((a, b) => (b.det.sasv.eer < a.det.sasv.eer ? b : a));
-  selection.system = least;
-  for (const row of document.querySelectorAll("tr[data-system]")) {
-    row.addEventListener("click", () => select(row.dataset.system));
-  }
-  chips(host("dist-chips"), "column", [["sasv", "SASV score"], ["asv", "ASV score"], ["cm", "CM score"]], "sasv", (value) => {
-    shown.column = value;
-    for (const id of ["dist-class", "dist-attack"]) if (host(id)) redraw(host(id));
-  });
-  chips(host("det-chips"), "task", [["sasv", "SASV"], ["sv", "SV"], ["spf", "SPF"]], "sasv", (value) => {
-    shown.task = value;
-    caption("det-task", TASK_NAMES[value]);
-    fillDetLegend();
-    redraw(host("det"));
-  });
-  chips(host("dcf-chips"), "preset", Object.keys(report.presets).map((name) => [name, name]), shown.preset, (value) => {
-    shown.preset = value;
-    redraw(host("dcf"));
-  });
+  for (const { name } of report.systems) chooser.append(element("option", { value: name }, name));
+  chooser.addEventListener("change", () => choose({ system: chooser.value }));
+  for (const row of all("tr[data-system]")) row.addEventListener("click", () => choose({ system: row.dataset.system }));
+  for (const place of all("[data-chips]")) chips(place);
+  choose({ system: report.systems.reduce((a, b) => (b.eer < a.eer ? b : a)).name });
   startWhatif();
-  show("dist-class", paintClasses);
-  show("dist-attack", paintAttacks);
-  buildPanels();
-  show("simplex-raw", paintSimplex(true));
-  show("simplex-llr", paintSimplex(false));
-  show("det", paintDet);
-  fillDetLegend();
-  show("ece", paintEce);
-  show("pav", paintPav);
-  show("teer-value", paintTandem("value"));
-  show("teer-plane", paintTandem("plane"));
-  show("dcf", paintDcf);
-  for (const legend of document.querySelectorAll("[data-legend='classes']")) classLegend(legend);
-  if (host("simplex-legend")) classLegend(host("simplex-legend"), SIMPLEX_LINES);
-  onSelect(refresh);
+  for (const place of all("[data-grid]")) grid(place);
+  for (const place of all("[data-figure]")) {
+    const { figure, view } = place.dataset;
+    place.id = view ? `${figure}-${view}` : figure;
+    draw(place, (target, width) => paintPanel(target, width, panelOf(figure, view)));
+  }
+  listeners.push(refresh);
   refresh();
 }
 

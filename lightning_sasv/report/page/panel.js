@@ -1,12 +1,6 @@
 // The what-if panel's controls, planes and read-outs.
 
 const whatif = { pair: null, trials: null, model: null, waiting: false };
-const POLICY_LINES = [
-  { policy: "bayes", text: "Bayes (nonlinear)", cls: "boundary", dash: "" },
-  { policy: "linear", text: "linear", cls: "boundary thin", dash: "8 5" },
-  { policy: "utility", text: "utility", cls: "utility", dash: "2 4" },
-];
-
 function pairOptions() {
   const shownPairs = report.pairs.map((pair, number) => ({ pair, number })).filter(({ pair }) => pair.systems.length);
   return shownPairs.map(({ pair, number }) => {
@@ -81,28 +75,29 @@ function readOut(prices, ranking) {
     for (const key of ["cost", "normalised", "expected", "mean"]) put(`${policy}-${key}`, price[key], price[key].toFixed(4));
     const bar = host(`${policy}-bar`);
     bar.replaceChildren(...price.parts.map((part, k) => {
-      const piece = element("i", { class: `c-${CLASSES[k].key}`, title: `${["missed targets", "accepted nontargets", "accepted spoofs"][k]}: ${part.toFixed(4)}` });
+      const piece = element("i", { class: `c-${report.classes[k]}`, title: `${["missed targets", "accepted nontargets", "accepted spoofs"][k]}: ${part.toFixed(4)}` });
       piece.style.width = `${price.cost > 0 ? (100 * part) / price.cost : 0}%`;
       return piece;
     }));
   }
 }
 
-function paintWhatif(raw) {
+function paintWhatif(view) {
   return (target, width) => {
-    const pair = raw ? report.pairs[0] : whatif.pair;
+    const number = report.pairs.indexOf(whatif.pair);
+    const { x, y } = report.figures.boundaries.panels.find(({ of }) => of.pair === number && of.view === view);
     const plot = new Plot(target, width, {
-      height: tall(Math.min(440, Math.max(300, width * 1.06))), ...planeAxes(pair, pair.window), label: "Trials and the decision boundary",
+      height: tall(Math.min(440, Math.max(300, width * 1.06))), x, y, label: "Trials and the decision boundary",
     });
     const w = weightsOf(whatif.model);
     const accepts = POLICY_VALUE.bayes(w);
-    if (!raw) shadeAccepted(plot, w, pair.window);
+    const { window } = whatif.pair;
+    if (view === "llr") shadeAccepted(plot, w, window);
     const llrs = sampleOf(whatif.pair);
-    scatter(plot, raw ? sampleOf(pair) : llrs, (k, i) => (accepts(llrs[k][0][i], llrs[k][1][i]) > 0) !== (k === 0));
-    for (const { policy, cls, dash } of POLICY_LINES) {
-      const attributes = { class: `line ${cls}`, "stroke-dasharray": dash };
-      if (!raw) plot.line(...llrBoundary(policy, w, pair.window), attributes);
-      else for (const line of rawBoundary(whatif.grid, policy, w)) plot.line(line.map((p) => p[0]), line.map((p) => p[1]), attributes);
+    const places = view === "llr" ? llrs : sampleOf(report.pairs[0]);
+    scatter(plot, places, (k, i) => (accepts(llrs[k][0][i], llrs[k][1][i]) > 0) !== (k === 0));
+    for (const policy of Object.keys(report.policies)) {
+      policyLines(plot, policy, view === "llr" ? [llrBoundary(policy, w, window)] : rawBoundary(whatif.grid, policy, w));
     }
   };
 }
@@ -140,13 +135,13 @@ function startWhatif() {
     button.addEventListener("click", () => setModel(fromPreset(report.presets[button.dataset.preset])));
   }
   whatif.model = fromPreset(report.presets["a-dcf1"]);
-  const first = report.pairs.findIndex((pair) => pair.systems.includes(selection.system.name) && pair.is_llr);
+  const first = report.pairs.findIndex((pair) => pair.systems.includes(state.system) && pair.is_llr);
   const any = report.pairs.findIndex((pair) => pair.systems.length && pair.is_llr);
   setPair([first, any, 0].find((k) => k >= 0));
-  for (const [id, raw] of [["whatif-llr", false], ["whatif-raw", true]]) draw(host(id), paintWhatif(raw));
-  classLegend(host("whatif-legend"), POLICY_LINES);
+  for (const view of ["llr", "raw"]) draw(host(`whatif-${view}`), paintWhatif(view));
+  const keys = report.classes.map((name) => ({ kind: "points", style: name, label: name }));
+  for (const [style, label] of Object.entries(report.policies)) keys.push({ kind: "line", style, label });
+  host("whatif-legend").append(element("div", { class: "legend" }, ...keys.map((key) => keyOf(key))));
   setModel(whatif.model);
-  onSelect((system) => {
-    if (system.pair !== null && report.pairs[system.pair].systems.length) setPair(system.pair);
-  });
+  listeners.push(({ system }) => { if (system && report.pairs[state.pair].systems.length) setPair(state.pair); });
 }

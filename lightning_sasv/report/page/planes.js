@@ -92,7 +92,7 @@ const bounded = (v) => (Number.isNaN(v) ? -1e6 : Math.max(-1e6, Math.min(1e6, v)
 function rawBoundary(grid, policy, weights) {
   const value = POLICY_VALUE[policy](weights);
   const values = Float64Array.from(grid.a, (a, k) => bounded(value(a, grid.c[k])));
-  return contour(grid, values, 0);
+  return contour(grid, values, 0).map((line) => [line.map((p) => p[0]), line.map((p) => p[1])]);
 }
 
 // Lines of a policy in the plane of the two LLRs, as [xs, ys].
@@ -118,46 +118,23 @@ function llrBoundary(policy, w, [[xLow, xHigh], [yLow, yHigh]]) {
   return [xs, ys];
 }
 
-function planeAxes(pair, window) {
-  const [[xLow, xHigh], [yLow, yHigh]] = window;
-  const names = pair.is_llr ? ["ASV LLR, log p(tar)/p(non)", "CM LLR, log p(tar)/p(spf)"]
-    : ["ASV score", "CM score"];
-  return {
-    x: { low: xLow, high: xHigh, label: names[0] }, y: { low: yLow, high: yHigh, label: names[1] },
-  };
-}
-
 // Points of a sample by class; those that a test calls wrong are drawn strongly.
 function scatter(plot, sample, wrong) {
   for (const k of [2, 1, 0]) {
-    const { key, shape } = CLASSES[k];
+    const name = report.classes[k];
     const [xs, ys] = sample[k];
-    if (!wrong) { plot.marks(xs, ys, shape, { class: `marks ${shape} c-${key}` }); continue; }
     const parts = { right: [[], []], wrong: [[], []] };
     for (let i = 0; i < xs.length; i += 1) {
       const part = parts[wrong(k, i) ? "wrong" : "right"];
       part[0].push(xs[i]);
       part[1].push(ys[i]);
     }
-    plot.marks(...parts.right, shape, { class: `marks ${shape} faint c-${key}` });
-    plot.marks(...parts.wrong, shape, { class: `marks ${shape} strong c-${key}` }, 3.4);
+    marks(plot, ...parts.right, name, "faint");
+    marks(plot, ...parts.wrong, name, "strong", 3.4);
   }
 }
 
-function classLegend(host, extra) {
-  const legend = element("div", { class: "legend" });
-  for (const { key, name, shape } of CLASSES) {
-    const glyph = svgElement("svg", { viewBox: "0 0 16 12", class: "glyph" });
-    svgElement("path", { d: SHAPES[shape](8, 6, 4), class: `marks ${shape} strong c-${key}` }, glyph);
-    legend.append(element("span", {}, glyph, name));
-  }
-  for (const { text, cls, dash } of extra || []) legend.append(lineKey(text, cls, dash));
-  host.append(legend);
-}
-
-function lineKey(text, cls, dash, colour) {
-  const glyph = svgElement("svg", { viewBox: "0 0 30 12", class: "glyph wide" });
-  const path = svgElement("path", { d: "M1 6H29", class: `line ${cls || ""}`, "stroke-dasharray": dash || "" }, glyph);
-  if (colour) path.style.setProperty("--c", colour);
-  return element("span", {}, glyph, text);
+// Lines of a policy in the plane of a pair or, through its grid, in that of the raw scores.
+function policyLines(plot, style, lines) {
+  for (const [xs, ys] of lines) dress(plot.line(xs, ys, { class: `line ${style}` }), style);
 }

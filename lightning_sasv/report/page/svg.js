@@ -87,7 +87,7 @@ function niceTicks(low, high, wanted) {
   const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
   const ticks = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) {
-    ticks.push({ at: k * step, text: formatTick(k * step) });
+    ticks.push([k * step, formatTick(k * step)]);
   }
   return ticks;
 }
@@ -102,7 +102,18 @@ const SHAPES = {
   cross: (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}M${x - r} ${y + r}l${2 * r} ${-2 * r}`,
 };
 
-// A frame with two linear axes. Other scales are linear after a transformation by the caller.
+// Scales of axes. The probit of a rate in per cent is right to 5e-4 (Abramowitz and Stegun 26.2.23).
+const SCALE = {
+  linear: (v) => v,
+  probit: (percent) => {
+    const p = percent / 100;
+    const t = Math.sqrt(-2 * Math.log(Math.min(p, 1 - p)));
+    const z = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+    return p < 0.5 ? -z : z;
+  },
+};
+
+// A frame with two axes as descriptions of figures have them; those with `hidden` are not shown.
 class Plot {
   constructor(host, width, options) {
     const o = { height: tall(340), left: 54, right: 14, top: 12, bottom: 44, ...options };
@@ -118,30 +129,28 @@ class Plot {
     const clip = svgElement("clipPath", { id: `clip${plotNumber}` }, this.svg);
     const { left, top, width: w, height: h } = this.inner;
     svgElement("rect", { x: left, y: top, width: w, height: h }, clip);
-    if (o.x && o.x.ticks !== null) this.axis("x", o.x);
-    if (o.y && o.y.ticks !== null) this.axis("y", o.y);
+    for (const which of ["x", "y"]) if (!o[which].hidden) this.axis(which, o[which]);
     this.body = svgElement("g", { "clip-path": `url(#clip${plotNumber})` }, this.svg);
     if (o.frame !== false) {
       svgElement("rect", { x: left, y: top, width: w, height: h, class: "frame" }, this.svg);
     }
   }
 
-  X(v) {
-    const { low, high } = this.o.x;
-    return this.inner.left + ((v - low) / (high - low)) * this.inner.width;
+  share(v, { low, high, scale }) {
+    const at = SCALE[scale || "linear"];
+    return (at(v) - at(low)) / (at(high) - at(low));
   }
 
-  Y(v) {
-    const { low, high } = this.o.y;
-    return this.inner.top + (1 - (v - low) / (high - low)) * this.inner.height;
-  }
+  X(v) { return this.inner.left + this.share(v, this.o.x) * this.inner.width; }
+
+  Y(v) { return this.inner.top + (1 - this.share(v, this.o.y)) * this.inner.height; }
 
   axis(which, { low, high, label, ticks, grid }) {
     const { left, top, width, height } = this.inner;
     const horizontal = which === "x";
     const shown = ticks || niceTicks(low, high, Math.max(2, (horizontal ? width / 64 : height / 52)));
     let taken = -Infinity; // end of the last label, so that labels never touch
-    for (const { at, text } of shown) {
+    for (const [at, text] of shown) {
       if (at < low - 1e-9 || at > high + 1e-9) continue;
       const p = horizontal ? this.X(at) : this.Y(at);
       const half = horizontal ? 3.6 * text.length : 7;
@@ -169,7 +178,7 @@ class Plot {
     let text = "";
     let pen = "M";
     for (let i = 0; i < xs.length; i += 1) {
-      if (xs[i] === null || ys[i] === null || Number.isNaN(ys[i])) { pen = "M"; continue; }
+      if (Number.isNaN(xs[i]) || Number.isNaN(ys[i])) { pen = "M"; continue; }
       text += `${pen}${bound(this.X(xs[i]))} ${bound(this.Y(ys[i]))}`;
       pen = "L";
     }
@@ -222,6 +231,7 @@ class Plot {
 
   // Nearest of some labelled points under the pointer, in a small box.
   hover(points) {
+    if (!points.length) return;
     const box = svgElement("g", { class: "hover", visibility: "hidden" }, this.svg);
     const dot = svgElement("circle", { r: 4.5 }, box);
     const plate = svgElement("rect", { rx: 4, height: 22 }, box);
@@ -240,7 +250,7 @@ class Plot {
       }
       box.setAttribute("visibility", best ? "visible" : "hidden");
       if (!best) return;
-      text.textContent = best.label;
+      text.textContent = best.label();
       const length = text.getComputedTextLength() + 12;
       const start = Math.max(2, Math.min(this.width - length - 2, best.px + 8));
       const row = best.py > 34 ? best.py - 30 : best.py + 10;

@@ -1,0 +1,175 @@
+"""The curves of the report, thinned to what the eye can see; nothing here knows HTML or matplotlib.
+
+Every number that is printed as a number is exact; only lines and histograms are thinned.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from lightning_sasv.checks import Codes, Floats, select
+from lightning_sasv.decisions import PRESETS
+from lightning_sasv.metrics.functional import (
+    DCF,
+    TandemEER,
+    a_dcf,
+    det_curve,
+    eer,
+    t_eer,
+    t_eer_path,
+)
+from lightning_sasv.metrics.functional.pav import score_hull
+from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
+
+BINS = 96
+"""Bins of a histogram at most."""
+
+DET_LIMITS = (2e-4, 0.6)
+"""Rates at the ends of the axes of a DET plot."""
+
+DET_CELLS = 600
+"""A DET curve keeps one point per cell of a grid of so many cells per axis."""
+
+PATH_RHOS = (0.1, 0.5, 0.9)
+
+
+def robust_range(column: Floats, labels: Codes) -> tuple[float, float]:
+    """From the lowest 0.2 % to the highest 99.8 % quantile of the classes, with a small margin."""
+    parts = [column[labels == code] for code in TrialClass]
+    low = min(float(np.quantile(part, 0.002)) for part in parts)
+    high = max(float(np.quantile(part, 0.998)) for part in parts)
+    if high <= low:
+        low, high = low - 0.5, high + 0.5
+    margin = 0.02 * (high - low)
+    return low - margin, high + margin
+
+
+def histogram(
+    parts: list[Floats], limits: tuple[float, float], most: int = BINS
+) -> NDArray[np.int64]:
+    """Counts of groups of scores in the same equal bins, (groups, bins); none beyond the limits.
+
+    There are four times the cube root of the smallest group as bins, within [24, ``most``].
+    """
+    smallest = min(part.size for part in parts)
+    bins = min(most, max(24, round(4 * smallest ** (1 / 3))))
+    return np.array([np.histogram(part, bins=bins, range=limits)[0] for part in parts])
+
+
+class DET(NamedTuple):
+    """A DET curve for the eye.
+
+    Attributes:
+        false_acceptance: False-acceptance rates, descending.
+        miss: Miss rates, ascending.
+        eer: Equal error rate (asvspoof convention).
+        threshold: Its threshold.
+    """
+
+    false_acceptance: Floats
+    miss: Floats
+    eer: float
+    threshold: float
+
+
+def thin_det(scores: Floats, labels: Codes, task: str) -> DET:
+    """DET curve of a task, one point per cell of a grid finer than the screen's.
+
+    Rates of 0 are drawn at the end of the axis.
+    """
+    pos, neg = (select(scores, labels, part) for part in TASKS[task][1:])
+    _, miss, false_acceptance = det_curve(pos, neg)
+    low, high = ndtri(DET_LIMITS)
+    rates = np.stack([false_acceptance, miss])
+    place = (ndtri(np.clip(rates, DET_LIMITS[0] / 4, 1 - 1e-9)) - low) / (high - low)
+    inside = (place < 1.25).all(axis=0)
+    rates, cells = rates[:, inside], np.floor(place[:, inside] * DET_CELLS)
+    keep = np.concatenate([[True], (np.diff(cells, axis=1) != 0).any(axis=0)])
+    keep[-1] = True
+    return DET(rates[0, keep], rates[1, keep], *eer(pos, neg))
+
+
+class PAV(NamedTuple):
+    """Calibration by pooling adjacent violators: a step function from score to LLR.
+
+    Attributes:
+        start: Lowest score of each pool, ascending.
+        end: Highest score of each pool.
+        llr: Natural log-likelihood ratio of each pool; ±inf for pure pools.
+    """
+
+    start: Floats
+    end: Floats
+    llr: Floats
+
+
+def pav_calibration(pos: Floats, neg: Floats) -> PAV:
+    """The best increasing map of scores to LLRs on these trials; equal scores are pooled.
+
+    The LLR of a pool is log(share of the positives in it / share of the negatives in it).
+    """
+    pos, neg = np.sort(pos), np.sort(neg)
+    positives, negatives = score_hull(pos, neg)
+    start = np.minimum(
+        np.append(pos, np.inf)[positives[:-1]], np.append(neg, np.inf)[negatives[:-1]]
+    )
+    end = np.maximum(np.append(-np.inf, pos)[positives[1:]], np.append(-np.inf, neg)[negatives[1:]])
+    with np.errstate(divide="ignore"):
+        llr = np.log(np.diff(positives) / pos.size) - np.log(np.diff(negatives) / neg.size)
+    return PAV(start, end, llr)
+
+
+class Costs(NamedTuple):
+    """Error rates over thresholds, and the a-DCF of each cost model.
+
+    Attributes:
+        thresholds: Ascending.
+        rates: Rejected share of the targets, accepted shares of the nontargets and of the spoofs.
+        presets: a-DCF of each preset of ``decisions``.
+    """
+
+    thresholds: Floats
+    rates: Floats
+    presets: dict[str, DCF]
+
+
+def costs_over_thresholds(scores: Floats, labels: Codes, points: int = 241) -> Costs:
+    """Error rates at thresholds over the range of the scores, those of the minima among them."""
+    presets = {name: a_dcf(scores, labels, model) for name, model in PRESETS.items()}
+    limits = robust_range(scores, labels)
+    marks = [found.threshold for found in presets.values()]
+    targets = scores[labels == TrialClass.TARGET]
+    grid = np.concatenate([np.linspace(*limits, points), np.quantile(targets, [0.01, 0.05]), marks])
+    thresholds = np.unique(grid[np.isfinite(grid)])
+    parts = [np.sort(scores[labels == code]) for code in CLASS_ORDER]
+    rejected = np.array([np.searchsorted(p, thresholds, side="right") / p.size for p in parts])
+    rejected[1:] = 1 - rejected[1:]
+    return Costs(thresholds, rejected, presets)
+
+
+class Tandem(NamedTuple):
+    """t-EER of a pair of scores.
+
+    Attributes:
+        point: The concurrent point, or the one that is closest to it.
+        paths: For each of ``PATH_RHOS`` the ASV and CM thresholds and the t-EER there, (3, points).
+    """
+
+    point: TandemEER
+    paths: list[Floats]
+
+
+def tandem_paths(pair: Floats, labels: Codes, points: int = 160) -> Tandem:
+    """The paths of three ρ, thinned, their minima among them."""
+    paths = []
+    for rho in PATH_RHOS:
+        value, asv, cm = t_eer_path(pair[0], pair[1], labels, rho)
+        path = np.stack([asv, cm, value])[:, np.isfinite(asv) & np.isfinite(cm)]
+        keep = np.linspace(0, max(path.shape[1] - 1, 0), points).round().astype(int)
+        least = [np.argmin(path[2])] if path.size else []
+        paths.append(path[:, np.unique([*keep[: path.size], *least]).astype(int)])
+    return Tandem(t_eer(pair[0], pair[1], labels), paths)

@@ -1,0 +1,310 @@
+"""The planes of the scores: which pairs systems fuse, samples of trials, decision boundaries.
+
+Systems that begin alike fuse the same pair. Many further pairs are affine maps of one another (a
+calibration of scores or of LLRs), so that a page needs the trials of a few base pairs only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightning_sasv.checks import Codes, Floats
+from lightning_sasv.decisions import CostModel
+from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.trials import CLASS_ORDER, FusedScores, Scores, TrialClass
+
+Affine = tuple[tuple[float, float, float], tuple[float, float, float]]
+Window = tuple[tuple[float, float], tuple[float, float]]
+"""Ends of the two axes of a plane."""
+
+Line = tuple[Floats, Floats]
+"""x and y of the points of a line; NaN where it leaves the plane."""
+
+IDENTITY: Affine = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+GRID = 81
+"""Points per axis of the grid on which pairs are given over the plane of the raw scores."""
+
+POINTS = 241
+"""Points of a boundary."""
+
+_SAME = 1e-9
+"""Residual, relative to the range of a column, below which an affine map is exact."""
+
+
+class Pair(NamedTuple):
+    """One pair of columns that systems fuse.
+
+    Attributes:
+        systems: The systems that fuse it; none for raw scores that no system fuses.
+        is_llr: Whether it comes out of a density or a calibration, not the raw scores.
+        values: The pair of every trial, (2, trials).
+        base: Number of the base pair that it is an affine map of.
+        affine: That map: rows of (x from asv, x from cm, constant).
+        window: Part of the plane to show, ((x low, x high), (y low, y high)).
+    """
+
+    systems: tuple[str, ...]
+    is_llr: bool
+    values: Floats
+    base: int
+    affine: Affine
+    window: Window
+
+
+class Base(NamedTuple):
+    """A base pair.
+
+    Attributes:
+        values: The pair of every trial, (2, trials).
+        system: A system that gives it from raw scores; absent for the raw scores themselves.
+    """
+
+    values: Floats
+    system: FusionSystem | None
+
+
+def as_pair(fused: FusedScores) -> Floats:
+    """Both log-likelihood ratios of each trial, (2, trials)."""
+    return np.stack([np.asarray(fused.asv_llr), np.asarray(fused.cm_llr)])
+
+
+def window_of(column: Floats, labels: Codes) -> tuple[float, float]:
+    """Range of a column in which decisions are made: long tails of the negatives are cut.
+
+    From the lowest 2 % quantile of a class to the highest 99.5 % one, but no further below the
+    targets' median than twelve times what lies above it; a margin of 4 % on either side.
+    """
+    parts = [column[labels == code] for code in TrialClass]
+    low = min(float(np.quantile(part, 0.02)) for part in parts)
+    high = max(float(np.quantile(part, 0.995)) for part in parts)
+    centre = float(np.median(parts[TrialClass.TARGET]))
+    if high > centre:
+        low = max(low, centre - 12 * (high - centre))
+    if high <= low:
+        low, high = low - 0.5, high + 0.5
+    margin = 0.04 * (high - low)
+    return low - margin, high + margin
+
+
+def affine_map(source: Floats, target: Floats) -> Affine | None:
+    """The affine map from one pair (2, trials) to another, or ``None`` if there is no exact one."""
+    centre = source.mean(axis=1, keepdims=True)
+    scale = np.ptp(source, axis=1, keepdims=True)
+    if (scale == 0).any():
+        return None
+    design = np.stack([*((source - centre) / scale), np.ones(source.shape[1])])
+    solution, *_ = np.linalg.lstsq(design @ design.T, design @ target.T, rcond=None)
+    slopes = solution[:2].T / scale.T
+    constant = solution[2] - slopes @ centre[:, 0]
+    residual = np.abs(slopes @ source + constant[:, None] - target).max(axis=1)
+    if (residual > _SAME * np.maximum(np.ptp(target, axis=1), 1e-300)).any():
+        return None
+    rows = [(float(s[0]), float(s[1]), float(c)) for s, c in zip(slopes, constant, strict=True)]
+    return rows[0], rows[1]
+
+
+def find_pairs(
+    scores: Scores, systems: Mapping[str, FusionSystem]
+) -> tuple[list[Pair], list[Base]]:
+    """The distinct pairs, that of the raw scores first, and the base pairs they are maps of."""
+    raw = np.stack([scores.asv, scores.cm]).astype(np.float64)
+    groups: list[tuple[list[str], Floats]] = [([], raw)]
+    for name, system in systems.items():
+        values = as_pair(system(scores.asv, scores.cm))
+        same = (members for members, known in groups if np.array_equal(known, values))
+        members = next(same, None)
+        if members is None:
+            groups.append(([name], values))
+        else:
+            members.append(name)
+    pairs: list[Pair] = []
+    bases: list[Base] = []
+    for members, values in groups:
+        number, affine = _base_of(values, bases)
+        if number == len(bases):
+            bases.append(Base(values, systems[members[0]] if pairs else None))
+        window = window_of(values[0], scores.label), window_of(values[1], scores.label)
+        pairs.append(Pair(tuple(members), bool(pairs), values, number, affine, window))
+    return pairs, bases
+
+
+def _base_of(values: Floats, bases: list[Base]) -> tuple[int, Affine]:
+    for number, base in enumerate(bases):
+        affine = affine_map(base.values, values)
+        if affine is not None:
+            return number, affine
+    return len(bases), IDENTITY
+
+
+def grid_over(window: Window) -> tuple[Floats, Floats]:
+    """Places of the points of the grid over a window, (cm row, asv) each."""
+    x, y = np.meshgrid(*(np.linspace(*limits, GRID) for limits in window))
+    return x, y
+
+
+def base_on_grid(base: Base, window: Window) -> Floats:
+    """A base pair over a window of the raw scores, (2, GRID, GRID): [asv or cm, cm row, asv]."""
+    x, y = grid_over(window)
+    if base.system is None:
+        return np.stack([x, y])
+    return as_pair(base.system(x.ravel(), y.ravel())).reshape(2, GRID, GRID)
+
+
+def on_grid(pair: Pair, base: Base, window: Window) -> Floats:
+    """A pair over a window of the raw scores, as ``base_on_grid``."""
+    rows = np.array(pair.affine)
+    found = np.tensordot(rows[:, :2], base_on_grid(base, window), axes=1)
+    return np.asarray(found + rows[:, 2, None, None])
+
+
+def stratified(labels: Codes, limit: int, seed: int = 0) -> NDArray[np.intp]:
+    """Trials of at most ``limit``, in the order target, nontarget, spoof; all where they fit in.
+
+    Classes keep their proportions, but none falls below 200 trials it has (or its equal share).
+    The choice is drawn without replacement and is the same every time.
+    """
+    groups = [np.flatnonzero(labels == code) for code in CLASS_ORDER]
+    if len(labels) <= limit:
+        return np.concatenate(groups)
+    floor = min(200, limit // len(groups))
+    wanted = [max(floor, round(limit * len(group) / len(labels))) for group in groups]
+    excess = sum(wanted) - limit
+    wanted[int(np.argmax(wanted))] -= max(excess, 0)
+    return _draw(groups, wanted, seed)
+
+
+def equal_sample(labels: Codes, per_class: int, seed: int = 0) -> NDArray[np.intp]:
+    """The same number of trials of every class, as far as it has them; order as ``stratified``."""
+    groups = [np.flatnonzero(labels == code) for code in CLASS_ORDER]
+    return _draw(groups, [per_class] * len(groups), seed)
+
+
+def _draw(groups: list[NDArray[np.intp]], wanted: list[int], seed: int) -> NDArray[np.intp]:
+    generator = np.random.default_rng(seed)
+    chosen = [
+        np.sort(generator.choice(group, size=min(count, len(group)), replace=False))
+        for group, count in zip(groups, wanted, strict=True)
+    ]
+    return np.concatenate(chosen)
+
+
+def _log(values: Floats) -> Floats:
+    """Natural logarithm; NaN where there is none."""
+    return np.log(np.where(values > 0, values, np.nan))
+
+
+def _logit(values: Floats) -> Floats:
+    inside = (values > 0) & (values < 1)
+    safe = np.where(inside, values, 0.5)
+    return np.where(inside, np.log(safe) - np.log1p(-safe), np.nan)
+
+
+def _sigmoid(values: Floats) -> Floats:
+    return np.exp(-np.logaddexp(0.0, -values))
+
+
+def nonlinear_boundary(x: Floats, nontarget: float, spoof: float, level: float) -> Floats:
+    """The c with ``−log[w_non e^(−a) + w_spf e^(−c)] = level`` for each a, or NaN.
+
+    c = log w_spf − log(e^(−level) − w_non e^(−a)), computed with the larger term taken out. A
+    weight of 0 on spoofs leaves no such c: that boundary is the vertical line of
+    :func:`asymptotes`.
+    """
+    if spoof <= 0:
+        return np.full_like(x, np.nan)
+    if nontarget <= 0:
+        return np.full_like(x, math.log(spoof) + level)
+    gap = x + (-level - math.log(nontarget))  # of the logs of the two terms
+    return math.log(spoof) + level - _log(-np.expm1(-np.where(gap > 0, gap, np.nan)))
+
+
+def asymptotes(nontarget: float, spoof: float, level: float) -> tuple[float, float]:
+    """Smallest a and smallest c that are accepted at all at a level; −inf for a weight of 0."""
+    return tuple(  # type: ignore[return-value]
+        math.log(weight) + level if weight > 0 else -math.inf for weight in (nontarget, spoof)
+    )
+
+
+def _nonlinear_line(window: Window, nontarget: float, spoof: float, level: float) -> Line:
+    """The curve, with points dense near its vertical asymptote, which it is drawn up to."""
+    (x_low, x_high), (y_low, y_high) = window
+    left, _ = asymptotes(nontarget, spoof, level)
+    if spoof <= 0:
+        return np.array([left, left]), np.array([y_low, y_high])
+    start = min(max(x_low, left), x_high)
+    x = start + (x_high - start) * np.linspace(0, 1, POINTS) ** 3
+    y = nonlinear_boundary(x, nontarget, spoof, level)
+    if x_low < left < x_high:
+        y[0] = 2 * y_high - y_low
+    return x, y
+
+
+def _corner(left: float, bottom: float, x_high: float, y_high: float) -> Line:
+    """Two straight lines that meet at (left, bottom) and run up and to the right."""
+    end, top = max(x_high, left), max(y_high, bottom)
+    return np.array([left, left, end]), np.array([top, bottom, bottom])
+
+
+_SOLVERS: dict[str, Callable[[Floats, float], Floats]] = {
+    "sum": lambda a, level: level - a,
+    "linear": lambda a, level: math.sqrt(6) * level - a,
+    "sigmoid_sum": lambda a, level: _logit(level - a),
+    "sigmoid_product": lambda a, level: _logit(level / _sigmoid(a)),
+}
+"""The cm that gives a rule's score at each asv."""
+
+
+def rule_boundary(system: FusionSystem, level: float, window: Window) -> Line:
+    """Where the score of a system equals a level, in the plane of the pair that it fuses."""
+    (x_low, x_high), (y_low, y_high) = window
+    if system.rho is not None:
+        rho = rho_of(system)
+        return _nonlinear_line(window, 1 - rho, rho, level)
+    if system.rule == "cascade":
+        return _corner(level, level, x_high, y_high)
+    x = np.linspace(x_low, x_high, POINTS)
+    y = _SOLVERS[system.rule](x, level)
+    if system.rule.startswith("sigmoid"):  # steep where the sigmoid saturates: by cm as well
+        x, y = _with_steep_ends(system.rule, x, y, level, (y_low, y_high))
+    return x, y
+
+
+def _with_steep_ends(
+    rule: str, x: Floats, y: Floats, level: float, window: tuple[float, float]
+) -> Line:
+    """Add the asv that gives the level at each cm, and order the points by asv."""
+    c = np.linspace(*window, POINTS)
+    a = level - _sigmoid(c) if rule == "sigmoid_sum" else _logit(level / _sigmoid(c))
+    keep_x, keep_a = np.isfinite(y), np.isfinite(a)
+    x, y = np.concatenate([x[keep_x], a[keep_a]]), np.concatenate([y[keep_x], c[keep_a]])
+    order = np.lexsort((-y, x))
+    return x[order], y[order]
+
+
+def policy_boundaries(costs: CostModel, window: Window) -> dict[str, Line]:
+    """Boundaries of the Bayes, linear and utility policies in the plane of the two LLRs.
+
+    Bayes: w_non e^(−a) + w_spf e^(−c) = w_tar (Ineq. app_policy_gen); linear: a + c =
+    log(w_non w_spf / w_tar²) (Ineq. action_fused_lr); utility: the corner P_tar = P_non,
+    P_tar = P_spf (Ineq. app_policy_utility). Weights are the cost-weighted priors, all positive.
+    """
+    (x_low, x_high), (_, y_high) = window
+    target, nontarget, spoof = costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof
+    level = -math.log(target)
+    left, bottom = asymptotes(nontarget, spoof, level)
+    x = np.array([x_low, x_high])
+    return {
+        "bayes": _nonlinear_line(window, nontarget, spoof, level),
+        "linear": (x, left + bottom - x),
+        "utility": _corner(left, bottom, x_high, y_high),
+    }
+
+
+def rho_of(system: FusionSystem) -> float:
+    """The ρ of a system whose rule has one."""
+    return float(np.ravel(system.rho)[0])
