@@ -86,6 +86,11 @@ def write_text(path: str | Path, text: str) -> Path:
     return Path(path)
 
 
+def is_file(path: str | Path) -> bool:
+    """Whether there is such a file."""
+    return Path(path).is_file()
+
+
 def read_text(path: str | Path, what: str = "") -> str:
     """Text of a file; ``what`` it is, e.g. "sweep file", is part of the message if it fails."""
     try:

@@ -21,7 +21,7 @@ BELOW = {  # what each layer may import of ours
     "trials": {"errors"},
     "checks": {"errors", "trials"},
     "numerics": {"errors", "trials", "checks"},
-    "decisions": {"errors", "trials"},
+    "decisions": {"errors", "files", "trials"},
     "metrics": {"errors", "trials", "decisions"},
     "fusion": {"errors", "trials", "decisions", "metrics"},
     "data": {"errors", "trials", "files", "scores"},
@@ -33,7 +33,7 @@ BELOW = {  # what each layer may import of ours
     "fitted": {"errors", "files", "trials", "decisions", "metrics", "fusion"},
     "deploy": {"errors", "files", "trials", "decisions", "metrics", "fusion", "fitted", "scores"},
     "evaluation": {"errors", "files", "trials", "decisions", "metrics", "fusion", "fitted"}
-    | {"scores", "report"},
+    | {"console", "scores"},
     "frontends": {"errors", "files", "trials", "data", "scores"},
     "checkpoints": {"errors", "files"},
 }

@@ -22,6 +22,7 @@ from jsonargparse import DefaultHelpFormatter
 
 from lightning_sasv.commands.parser import OneLineParser
 
+_OF_COMMANDS = ("tell", "begin")
 _TYPE = re.compile(
     r" ?\((?P<required>required, )?type: (?P<type>.*?)(?:, default: (?P<default>.*))?\)$", re.DOTALL
 )
@@ -76,6 +77,27 @@ class CommandParser(OneLineParser):
             if not action.option_strings and "ITEM" in str(action.metavar):
                 action.metavar = f"{action.dest.upper().removesuffix('S')} [...]"
         return super().format_help(*args, **kwargs)
+
+
+Command = Callable[..., None]
+
+
+def options_of(function: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Give a command the options and the help of the public function that it calls.
+
+    All but ``tell`` and ``begin``, through which the function speaks to the command.
+    """
+    hints = get_type_hints(function)
+    given = [p for name, p in inspect.signature(function).parameters.items() if name in hints]
+    options = [p.replace(annotation=hints[p.name]) for p in given if p.name not in _OF_COMMANDS]
+
+    def decorate(command: Command) -> Command:
+        vars(command)["__signature__"] = inspect.Signature(options)
+        command.__annotations__ = {option.name: option.annotation for option in options}
+        command.__doc__ = function.__doc__
+        return command
+
+    return decorate
 
 
 def description(function: Callable[..., Any]) -> str:

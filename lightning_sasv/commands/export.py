@@ -10,7 +10,6 @@ from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError
 
 if TYPE_CHECKING:
-    from lightning_sasv.decisions import CostModel
     from lightning_sasv.fusion import FusionSystem
     from lightning_sasv.trials import Scores
 
@@ -33,6 +32,7 @@ def export(
             c_fa_nontarget, c_fa_spoof, p_target, p_nontarget and p_spoof.
         dev: Score file of the dev trials, when it is not scores/dev.csv in that folder.
     """
+    from lightning_sasv.decisions import read_costs
     from lightning_sasv.deploy.bundle import fingerprint, write_bundle
     from lightning_sasv.scores import read_scores
 
@@ -47,25 +47,6 @@ def export(
     folder = write_bundle(out, model, scores, cost_model, name=system, about=about)
     for line in _summary(folder, costs, fingerprint(folder)):
         print_line(line)
-
-
-def read_costs(text: str) -> CostModel:
-    """Costs and priors from a preset's name or a JSON or YAML file."""
-    from lightning_sasv.decisions import PRESETS, as_cost_model
-    from lightning_sasv.files import read_yaml
-
-    if text in PRESETS:
-        return PRESETS[text]
-    path = Path(text)
-    if not path.is_file():
-        raise InputError(f"--costs {text} is neither a preset ({', '.join(PRESETS)}) nor a file")
-    try:
-        content = read_yaml(path)
-        if not isinstance(content, dict):
-            raise InputError("expected lines like `c_miss: 1.0`, one number per name")
-        return as_cost_model(content)
-    except ValueError as error:
-        raise InputError(f"cannot use the costs in {path}: {error}") from None
 
 
 def _find_system(folder: Path, name: str) -> Path:

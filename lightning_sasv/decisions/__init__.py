@@ -1,7 +1,13 @@
 """Costs, priors, and the decisions that follow from them."""
 
 from lightning_sasv.decisions.composition import closure, ilr, ilr_of_llrs, inverse_ilr, perturb
-from lightning_sasv.decisions.costs import PRESETS, CostModel, as_cost_model, cost_preset
+from lightning_sasv.decisions.costs import (
+    PRESETS,
+    CostModel,
+    as_cost_model,
+    cost_preset,
+    read_costs,
+)
 from lightning_sasv.decisions.outcome import (
     EmpiricalCost,
     PolicyCost,
@@ -53,6 +59,7 @@ __all__ = [
     "nonlinear_score",
     "perturb",
     "posteriors",
+    "read_costs",
     "reason_sentences",
     "reason_words",
     "sasv_cost_matrix",

@@ -1,25 +1,29 @@
-"""From tables of scores to results: metrics, intervals, comparisons, fused scores, decisions."""
+"""From files of scores to results: ``evaluate``, ``fuse`` and ``decide``, as the commands do it.
 
-from lightning_sasv.evaluation.compare import Comparison, compare_systems
-from lightning_sasv.evaluation.decide import Decisions, decide_trials
-from lightning_sasv.evaluation.fuse import FusedResults, fuse_tables, write_results
-from lightning_sasv.evaluation.intervals import Progress, Resampled, resample
-from lightning_sasv.evaluation.systems import Evaluated, System, Trials, breakdown, metrics_of
+Importing this package or evaluating imports no torch.
+"""
 
-__all__ = [
-    "Comparison",
-    "Decisions",
-    "Evaluated",
-    "FusedResults",
-    "Progress",
-    "Resampled",
-    "System",
-    "Trials",
-    "breakdown",
-    "compare_systems",
-    "decide_trials",
-    "fuse_tables",
-    "metrics_of",
-    "resample",
-    "write_results",
-]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lightning_sasv import lazy
+
+if TYPE_CHECKING:
+    from lightning_sasv.evaluation.deciding import Decisions, decide
+    from lightning_sasv.evaluation.fusing import FusedResults, fuse
+    from lightning_sasv.evaluation.run import EvaluationResult, evaluate
+
+__all__ = ["Decisions", "EvaluationResult", "FusedResults", "decide", "evaluate", "fuse"]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "Decisions": "deciding",
+        "EvaluationResult": "run",
+        "FusedResults": "fusing",
+        "decide": "deciding",
+        "evaluate": "run",
+        "fuse": "fusing",
+    },
+)

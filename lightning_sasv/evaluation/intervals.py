@@ -43,6 +43,11 @@ class Resampled:
         """Percentile interval that leaves ``alpha`` per cent outside; NaN if nothing is defined."""
         return percentile_interval(self.replicates, alpha)
 
+    def as_dict(self) -> dict[str, float]:
+        """Value and interval as plain values."""
+        low, high = self.interval()
+        return {"value": self.value, "low": low, "high": high, "undefined": self.undefined}
+
     @property
     def undefined(self) -> int:
         """How many replicates have no value."""

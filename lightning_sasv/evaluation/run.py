@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from lightning_sasv.console import Begin
+from lightning_sasv.decisions import read_costs
 from lightning_sasv.evaluation.compare import Comparison, compare_systems, compared_metrics
-from lightning_sasv.evaluation.intervals import (
-    Progress,
-    Resampled,
-    metrics_with_intervals,
-    resample,
-)
+from lightning_sasv.evaluation.intervals import Resampled, metrics_with_intervals, resample
 from lightning_sasv.evaluation.systems import Evaluated, breakdown, gather, metrics_of
-from lightning_sasv.files import finite
+from lightning_sasv.files import finite, write_json
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.scores import ScoreTable
-
-Begin = Callable[[str, int], Progress]
-"""Called with what begins and its number of steps; returns what to call after each step."""
+from lightning_sasv.scores.sources import (
+    Tell,
+    names_of_files,
+    read_key,
+    read_source,
+    silent,
+    where_equal,
+)
 
 Values = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is wanted of an evaluation.
-
-    Attributes:
-        settings: Costs and conventions of the metrics.
-        by: Columns to break every metric down by.
-        ci: Way of drawing for intervals (``intervals.WAYS``), or ``None``.
-        replicates: Bootstrap replicates.
-        seed: Seed of the bootstrap.
-        compare: Whether to compare the systems.
-        systems: Names of systems to keep, or ``None`` for all.
-        allow_missing: Whether trials that are not in every table are left out.
-        llrs: Whether ASV and CM scores are log-likelihood ratios, as cross-entropy needs.
-    """
+    """What is wanted of an evaluation: the parameters of :func:`evaluate`, read."""
 
     settings: Settings = field(default_factory=Settings)
     by: tuple[str, ...] = ()
@@ -82,28 +71,112 @@ class EvaluationResult:
         for name, metrics in self.metrics.items():
             entry: dict[str, Any] = {"metrics": metrics}
             if name in self.intervals:
-                entry["intervals"] = {
-                    metric: _interval(one) for metric, one in self.intervals[name].items()
-                }
+                found = self.intervals[name].items()
+                entry["intervals"] = {metric: one.as_dict() for metric, one in found}
             if self.groups:
                 entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
             systems[name] = entry
-        settings = {
-            "costs": asdict(options.settings.costs),
-            "tandem_costs": asdict(options.settings.tandem_costs),
-            "convention": options.settings.convention,
-            "ci": options.ci,
-            "replicates": options.replicates,
-            "seed": options.seed,
-        }
-        found = {
-            "trials": self.counts,
-            "settings": settings,
-            "systems": systems,
-            "comparisons": [asdict(one) for one in self.comparisons],
-        }
-        plain: dict[str, Any] = finite(found)
+        plain: dict[str, Any] = finite(
+            {
+                "trials": self.counts,
+                "settings": {
+                    "costs": asdict(options.settings.costs),
+                    "tandem_costs": asdict(options.settings.tandem_costs),
+                    "convention": options.settings.convention,
+                    "ci": options.ci,
+                    "replicates": options.replicates,
+                    "seed": options.seed,
+                },
+                "systems": systems,
+                "comparisons": [asdict(one) for one in self.comparisons],
+            }
+        )
         return plain
+
+    def write(self, path: str | Path) -> Path:
+        """Write the results as JSON, rates as fractions."""
+        return write_json(path, self.as_dict(), sort_keys=False)
+
+
+def evaluate(
+    files: list[str],
+    key: str | None = None,
+    key_format: str | None = None,
+    format: str | None = None,
+    by: str | None = None,
+    ci: Literal["trial", "speaker", "speaker-attack"] | None = None,
+    replicates: int = 1000,
+    seed: int = 0,
+    compare: bool = False,
+    systems: str | None = None,
+    where: str | None = None,
+    costs: str = "a-dcf1",
+    convention: Literal["asvspoof", "interpolated", "rocch", "max"] = "asvspoof",
+    json: str | None = None,
+    llrs: bool = False,
+    allow_missing: bool = False,
+    *,
+    tell: Tell = silent,
+    begin: Begin | None = None,
+) -> EvaluationResult:
+    """Every metric that the columns of score files allow; several systems are compared.
+
+    A file is a system; one with several columns sasv_<system> holds several. `asv=FILE,cm=FILE`
+    joins two files by trial id into one system. Several files are compared: paired bootstrap of
+    each difference by trial and by speaker, with the verdict in words.
+
+    Args:
+        files: Score files of any known format (docs/formats.md), or ROLE=FILE.
+        key: Key or protocol with the labels, joined by trial id.
+        key_format: Format of the key; recognised when not given.
+        format: Format of the score files; recognised when not given.
+        by: Breakdown by attack, speaker or any other column; several separated by commas.
+        ci: 95 % intervals by bootstrap over trials, speakers, or speakers and attacks.
+        replicates: Bootstrap replicates.
+        seed: Seed of the bootstrap.
+        compare: Compare the systems of a single file as well.
+        systems: Systems to keep, separated by commas.
+        where: Keep the trials of one value of a column, e.g. subset=eval.
+        costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file.
+        convention: Convention of the EERs.
+        json: File to write all results to, rates as fractions.
+        llrs: Take asv_score and cm_score for log-likelihood ratios of target against nontarget and
+            against spoof: adds the normalised cross-entropy of the three classes.
+        allow_missing: Leave out trials that are not in every file instead of stopping.
+        tell: Told how the files were read and what was left out.
+        begin: Told of long work, for a progress bar.
+
+    Returns:
+        What was found.
+    """
+    labels = read_key(key, key_format, tell=tell)
+    tables = {}
+    for name, file in names_of_files(files).items():
+        table = read_source(file, labels, format, allow_missing=allow_missing, tell=tell)
+        tables[name] = where_equal(table, where)
+    options = Options(
+        settings=Settings(costs=read_costs(costs), convention=convention),
+        by=_words(by) or (),
+        ci=ci,
+        replicates=replicates,
+        seed=seed,
+        compare=compare or len(files) > 1,
+        systems=_words(systems),
+        allow_missing=allow_missing,
+        llrs=llrs,
+    )
+    result = evaluate_tables(tables, options, begin)
+    tell(result.notes)
+    if json is not None:
+        result.write(json)
+    return result
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    """Words of a list with commas."""
+    if text is None:
+        return None
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def evaluate_tables(
@@ -172,34 +245,3 @@ def _ways(
             progress=begin(f"bootstrap by {way}", options.replicates) if begin else None,
         )
     return results
-
-
-def system_names(files: list[str]) -> dict[str, str]:
-    """A short name for each file: its stem, with as many folders as it takes to be unique.
-
-    A file that is given again gets a number.
-    """
-    parts = [_name_parts(text) for text in files]
-    different = len({tuple(part) for part in parts})
-    depth = 1
-    while len({tuple(part[-depth:]) for part in parts}) < different:
-        depth += 1
-    names: dict[str, str] = {}
-    seen: Counter[str] = Counter()
-    for part, text in zip(parts, files, strict=True):
-        name = str(Path(*part[-depth:]))
-        seen[name] += 1
-        names[name if seen[name] == 1 else f"{name}#{seen[name]}"] = text
-    return names
-
-
-def _name_parts(text: str) -> list[str]:
-    if Path(text).exists() or "," not in text:
-        path = Path(text if Path(text).exists() else text.rpartition("=")[2])
-        return [*path.parts[:-1], path.stem]
-    return ["+".join(_name_parts(part)[-1] for part in text.split(",") if part)]
-
-
-def _interval(one: Resampled) -> dict[str, float]:
-    low, high = one.interval()
-    return {"value": one.value, "low": low, "high": high, "undefined": one.undefined}

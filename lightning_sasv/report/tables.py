@@ -15,6 +15,30 @@ from rich.text import Text
 from lightning_sasv.metrics.registry import BRIEF, METRICS, Metric, in_unit, metrics_for, number
 
 
+def print_evaluation(result: Any, costs: str) -> None:
+    """Print metrics, breakdowns and comparisons.
+
+    Args:
+        result: An ``evaluation.EvaluationResult``.
+        costs: What the user called the costs.
+    """
+    options, counts = result.options, result.counts
+    counted = ", ".join(f"{count:,} {label}" for label, count in counts.items())
+    intervals = {
+        system: {metric: one.interval() for metric, one in found.items()}
+        for system, found in result.intervals.items()
+    }
+    caption = f"EERs: {options.settings.convention} convention; Cllr in bits; a-DCF costs {costs}"
+    if options.ci:
+        caption += f"; 95 % intervals by {options.ci}, {options.replicates} replicates"
+    print_metrics(result.metrics, intervals, f"{counted} trials", caption)
+    for column, systems in result.groups.items():
+        for system, groups in systems.items():
+            print_groups(system, column, groups)
+    for metric in dict.fromkeys(one.metric for one in result.comparisons):
+        print_comparisons(result.comparisons, metric)
+
+
 def print_metrics(
     metrics: Mapping[str, Mapping[str, float]],
     intervals: Mapping[str, Mapping[str, tuple[float, float]]],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.scores.join import join_key
@@ -13,17 +13,12 @@ from lightning_sasv.scores.read import read_table
 from lightning_sasv.scores.table import ScoreTable
 from lightning_sasv.scores.write import write_table
 
+Tell = Callable[[Sequence[str]], object]
+"""Told how files were read and what was left out."""
 
-class Source(NamedTuple):
-    """Trials, and what is to be said of how they were read.
 
-    Attributes:
-        table: The trials.
-        notes: The layout of each file, and what was left out.
-    """
-
-    table: ScoreTable
-    notes: tuple[str, ...]
+def silent(notes: Sequence[str]) -> None:
+    """Who does not want to be told."""
 
 
 def read_source(
@@ -33,7 +28,8 @@ def read_source(
     *,
     allow_missing: bool = False,
     mend: bool = False,
-) -> Source:
+    tell: Tell = silent,
+) -> ScoreTable:
     """Read a score file, or several that are joined by trial id, and a key.
 
     Args:
@@ -43,6 +39,7 @@ def read_source(
         format: Layout of the files; recognised when not given.
         allow_missing: Leave out trials without a score instead of raising.
         mend: Accept a byte-order mark and Windows line ends.
+        tell: Told the layout of each file, and what was left out.
     """
     parts = [_part(part) for part in _parts(text)]
     tables = [read_table(path, format, role=role, mend=mend) for role, path in parts]
@@ -56,14 +53,20 @@ def read_source(
     if key is not None:
         found = join_key(joined, key, allow_missing)
         joined, notes = found.table, [*notes, *found.notes]
-    return Source(joined, tuple(notes))
+    tell(notes)
+    return joined
 
 
-def read_key(path: str, format: str | None = None) -> Source:
-    """Read a key, a file with labels."""
+def read_key(
+    path: str | None, format: str | None = None, *, tell: Tell = silent
+) -> ScoreTable | None:
+    """Read a key, a file with labels, where one is given."""
+    if path is None:
+        return None
     table = read_table(path, format)
     table.need(["label"], "a key")
-    return Source(table.without_scores(), (_read_as(table),))
+    tell([_read_as(table)])
+    return table.without_scores()
 
 
 def convert(
@@ -76,7 +79,7 @@ def convert(
     key_format: str | None = None,
     allow_missing: bool = False,
     *,
-    tell: Callable[[Sequence[str]], object] = lambda notes: None,
+    tell: Tell = silent,
 ) -> Path:
     """Turn a score file or key into another format.
 
@@ -99,12 +102,8 @@ def convert(
     """
     if to is None:
         raise InputError(f"--to FORMAT is needed, one of {', '.join(LAYOUTS)}")
-    layout, labels = layout_named(to), None
-    if key is not None:
-        labels, notes = read_key(key, key_format)
-        tell(notes)
-    table, notes = read_source(file, labels, format, allow_missing=allow_missing, mend=True)
-    tell(notes)
+    layout, labels = layout_named(to), read_key(key, key_format, tell=tell)
+    table = read_source(file, labels, format, allow_missing=allow_missing, mend=True, tell=tell)
     path = table.path
     target = Path(out) if out else path.with_name(f"{path.stem}.{layout.name}{layout.suffix}")
     if target.resolve() == path.resolve():
@@ -137,3 +136,45 @@ def _refuse_same_score(first: ScoreTable, second: ScoreTable) -> None:
             f"{second.where()}: {same[0]} is in {first.path} already; say whose scores they are, "
             "as in asv=FILE,cm=FILE"
         )
+
+
+def names_of_files(files: list[str]) -> dict[str, str]:
+    """A short name for each file: its stem, with as many folders as it takes to be unique.
+
+    A file that is given again gets a number.
+    """
+    parts = [_name_parts(text) for text in files]
+    different = len({tuple(part) for part in parts})
+    depth = 1
+    while len({tuple(part[-depth:]) for part in parts}) < different:
+        depth += 1
+    names: dict[str, str] = {}
+    seen: Counter[str] = Counter()
+    for part, text in zip(parts, files, strict=True):
+        name = str(Path(*part[-depth:]))
+        seen[name] += 1
+        names[name if seen[name] == 1 else f"{name}#{seen[name]}"] = text
+    return names
+
+
+def _name_parts(text: str) -> list[str]:
+    if Path(text).exists() or "," not in text:
+        path = Path(text if Path(text).exists() else text.rpartition("=")[2])
+        return [*path.parts[:-1], path.stem]
+    return ["+".join(_name_parts(part)[-1] for part in text.split(",") if part)]
+
+
+def where_equal(table: ScoreTable, condition: str | None) -> ScoreTable:
+    """The trials of one value of a column."""
+    if condition is None:
+        return table
+    column, sign, value = condition.partition("=")
+    if not sign:
+        raise InputError(f"--where {condition!r}: expected COLUMN=VALUE, e.g. subset=eval")
+    table.need([column], "--where")
+    rows = (table.text(column) == value).nonzero()[0]
+    if not len(rows):
+        known = sorted(set(table.text(column).tolist()))
+        shown = ", ".join(known[:10])
+        raise InputError(f"--where: {column} is never {value!r} in {table.path}; it is {shown}")
+    return table.take(rows)

@@ -12,7 +12,7 @@ import pytest
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Difference, paired_difference, verdict
 from lightning_sasv.evaluation.intervals import WAYS, metrics_with_intervals, resample
-from lightning_sasv.evaluation.run import Options, evaluate_tables, system_names
+from lightning_sasv.evaluation.run import Options, evaluate_tables
 from lightning_sasv.evaluation.systems import gather, metrics_of
 from lightning_sasv.metrics.functional import (
     Settings,
@@ -25,6 +25,7 @@ from lightning_sasv.metrics.functional import (
 from lightning_sasv.metrics.registry import METRICS, metrics_for
 from lightning_sasv.report.tables import print_groups, print_metrics
 from lightning_sasv.scores import ScoreTable, read_table, write_scores
+from lightning_sasv.scores.sources import names_of_files
 from tests.scores.samples import LINES, toy_scores, write
 
 SETTINGS = Settings()
@@ -207,13 +208,13 @@ def test_bad_options(table: ScoreTable) -> None:
 
 
 def test_names_of_files(tmp_path: Path) -> None:
-    assert system_names(["a/x.csv"]) == {"x": "a/x.csv"}
-    assert system_names(["a/x.csv", "b/y.txt"]) == {"x": "a/x.csv", "y": "b/y.txt"}
-    assert list(system_names(["r/a/x.csv", "r/b/x.csv"])) == ["a/x", "b/x"]
-    assert list(system_names(["x.csv", "x.csv"])) == ["x", "x#2"]
-    assert list(system_names(["/r/x.csv", "/r/x.csv", "/q/x.csv"])) == ["r/x", "r/x#2", "q/x"]
-    assert list(system_names(["/x.csv", "r/x.csv"])) == ["/x", "r/x"]
-    assert list(system_names(["asv=a/s.txt,cm=b/c.txt", "cm=b/c.txt"])) == ["s+c", "c"]
+    assert names_of_files(["a/x.csv"]) == {"x": "a/x.csv"}
+    assert names_of_files(["a/x.csv", "b/y.txt"]) == {"x": "a/x.csv", "y": "b/y.txt"}
+    assert list(names_of_files(["r/a/x.csv", "r/b/x.csv"])) == ["a/x", "b/x"]
+    assert list(names_of_files(["x.csv", "x.csv"])) == ["x", "x#2"]
+    assert list(names_of_files(["/r/x.csv", "/r/x.csv", "/q/x.csv"])) == ["r/x", "r/x#2", "q/x"]
+    assert list(names_of_files(["/x.csv", "r/x.csv"])) == ["/x", "r/x"]
+    assert list(names_of_files(["asv=a/s.txt,cm=b/c.txt", "cm=b/c.txt"])) == ["s+c", "c"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

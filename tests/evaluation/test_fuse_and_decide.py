@@ -15,15 +15,10 @@ from hypothesis import strategies as st
 
 from lightning_sasv.decisions import PRESETS, CostModel, accept, compare_policies, compared
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.decide import (
-    choose_system,
-    compare_all,
-    decide_trials,
-    write_decisions,
-)
-from lightning_sasv.evaluation.fuse import fuse_tables, write_results
+from lightning_sasv.evaluation.deciding import PolicyResult, choose_system, decide_trials
+from lightning_sasv.evaluation.fusing import fuse_tables, write_results
 from lightning_sasv.fitted import load_systems
-from lightning_sasv.fusion import SYSTEMS, build_system, system_names
+from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system, system_names
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.results import read_metrics
 from lightning_sasv.scores import ScoreTable, read_scores, read_table, write_scores
@@ -108,6 +103,10 @@ def test_names_of_systems() -> None:
             system_names(text)
 
 
+def bayes_result(table: ScoreTable, system: FusionSystem, costs: CostModel) -> PolicyResult:
+    return decide_trials(table, {"L3": system}, costs).results["L3"]["bayes"]
+
+
 @pytest.mark.parametrize("policy", ["bayes", "linear", "utility"])
 @pytest.mark.parametrize("costs", [*PRESETS.values(), CostModel(c_fa_spoof=0), CostModel(c_miss=0)])
 def test_decisions_say_why(
@@ -115,9 +114,10 @@ def test_decisions_say_why(
 ) -> None:
     dev, evaluation = pair
     system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
-    decisions = decide_trials(evaluation, system, costs, policy)
+    decisions = decide_trials(evaluation, {"L3": system}, costs, policy)
+    result = decisions.results["L3"][policy]
     fused = system(evaluation.numbers("asv_score"), evaluation.numbers("cm_score"))
-    write_decisions(tmp_path / "d.csv", decisions)
+    decisions.write(tmp_path / "d.csv")
     frame = pl.read_csv(tmp_path / "d.csv")
     explained = ["asv_llr", "cm_llr", "score", "threshold", "decision", "reason"]
     assert frame.columns == [*evaluation.frame.columns, *explained]
@@ -128,10 +128,10 @@ def test_decisions_say_why(
     assert set(frame.filter(pl.col("decision") == "accept")["reason"]) <= {"target"}
     assert set(frame.filter(pl.col("decision") == "reject")["reason"]) <= {"nontarget", "spoof"}
     judge = compare_policies(fused, evaluation.labels(), costs)[policy]
-    assert decisions.result.expected == pytest.approx(float(judge.expected), rel=1e-12)
-    assert decisions.result.actual is not None
-    assert decisions.result.actual.cost == judge.empirical.cost
-    assert decisions.result.accepted == pytest.approx(float(judge.accepted))
+    assert result.expected == pytest.approx(float(judge.expected), rel=1e-12)
+    assert result.actual is not None
+    assert result.actual.cost == judge.empirical.cost
+    assert result.accepted == pytest.approx(float(judge.accepted))
 
 
 @given(
@@ -159,7 +159,7 @@ def test_score_and_threshold_explain_the_decision(
 def test_reason_is_the_class_that_weighs_more(pair: tuple[ScoreTable, ScoreTable]) -> None:
     dev, evaluation = pair
     system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
-    frame = decide_trials(evaluation, system, PRESETS["a-dcf1"]).frame
+    frame = decide_trials(evaluation, {"L3": system}, PRESETS["a-dcf1"]).frame
     rejected = frame.filter(pl.col("decision") == "reject")
     spoof = 2 * np.exp(-rejected["cm_llr"].to_numpy())
     nontarget = np.exp(-rejected["asv_llr"].to_numpy())
@@ -169,10 +169,10 @@ def test_reason_is_the_class_that_weighs_more(pair: tuple[ScoreTable, ScoreTable
 def test_expected_cost_at_priors_weights_classes(pair: tuple[ScoreTable, ScoreTable]) -> None:
     dev, evaluation = pair
     system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
-    balanced = decide_trials(evaluation, system, PRESETS["equal"]).result
+    balanced = bayes_result(evaluation, system, PRESETS["equal"])
     assert balanced.expected_at_priors == pytest.approx(balanced.expected)  # 200 of each class
     unlabelled = replace(evaluation, frame=evaluation.frame.drop("label"))
-    result = decide_trials(unlabelled, system, PRESETS["equal"]).result
+    result = bayes_result(unlabelled, system, PRESETS["equal"])
     assert result.expected == balanced.expected
     assert result.actual is None
     assert result.expected_at_priors is None
@@ -185,7 +185,7 @@ def test_trials_of_two_classes_are_decided_where_the_costs_need_no_third(
     system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
     bonafide = evaluation.take(np.flatnonzero(evaluation.labels() != 0))
     plain = CostModel(1.0, 2.0, 9.0, 0.4, 0.6, 0.0)
-    result = decide_trials(bonafide, system, plain).result
+    result = bayes_result(bonafide, system, plain)
     fused = system(bonafide.numbers("asv_score"), bonafide.numbers("cm_score"))
     accepted = (fused.asv_llr > -plain.log_beta).numpy()  # plain speaker verification
     miss = 1 - accepted[bonafide.labels() == 1].mean()
@@ -193,11 +193,11 @@ def test_trials_of_two_classes_are_decided_where_the_costs_need_no_third(
     assert result.actual is not None
     assert float(result.actual.cost) == pytest.approx(0.4 * miss + 1.2 * false)
     assert result.expected_at_priors is not None
-    unpriced = decide_trials(bonafide, system, CostModel(c_fa_spoof=0.0)).result
+    unpriced = bayes_result(bonafide, system, CostModel(c_fa_spoof=0.0))
     assert unpriced.actual is not None
     assert unpriced.expected_at_priors is None  # spoofs have a prior, but no trials
     with pytest.raises(InputError, match=r"eval.csv: labels hold no spoof trial .*give some, or"):
-        decide_trials(bonafide, system, PRESETS["a-dcf1"])
+        bayes_result(bonafide, system, PRESETS["a-dcf1"])
 
 
 def test_choice_of_the_system(pair: tuple[ScoreTable, ScoreTable]) -> None:
@@ -216,7 +216,7 @@ def test_choice_of_the_system(pair: tuple[ScoreTable, ScoreTable]) -> None:
 
 def test_comparison_of_policies(pair: tuple[ScoreTable, ScoreTable]) -> None:
     results = fuse_tables(*pair, ["L3", "L3t"], "toy", Settings())
-    found = compare_all(pair[1], results.systems, PRESETS["asvspoof5"])
+    found = decide_trials(pair[1], results.systems, PRESETS["asvspoof5"], compare=True).results
     assert list(found) == ["L3", "L3t"]
     for policies in found.values():
         assert list(policies) == ["bayes", "linear", "utility"]

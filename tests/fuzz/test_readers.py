@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.commands.configs import check_configs
-from lightning_sasv.commands.export import read_costs
 from lightning_sasv.data.challenge import corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.pickles import load_pickle
@@ -29,7 +28,7 @@ from lightning_sasv.data.protocols import (
     read_trials,
     read_utterances,
 )
-from lightning_sasv.decisions import PRESETS
+from lightning_sasv.decisions import PRESETS, read_costs
 from lightning_sasv.deploy.bundle import CHECKSUMS, load, write_bundle
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.sweep import read_sweep

@@ -147,18 +147,19 @@ def test_pair_of_files(tmp_path: Path) -> None:
     asv = write(tmp_path / "asv.txt", "a u1 0.5\nb u1 0.25\na u2 0.125\n")
     cm = write(tmp_path / "cm.txt", "u2 -1.5\nu1 2.5\n")
     key = write(tmp_path / "key.txt", "a u2 A07 spoof\nb u1 bonafide nontarget\na u1 - target\n")
-    labels = read_key(str(key)).table
-    source = read_source(f"{asv},{cm}", labels)
-    assert source.table.frame["asv_score"].to_list() == [0.125, 0.25, 0.5]
-    assert source.table.frame["cm_score"].to_list() == [-1.5, 2.5, 2.5]
-    assert source.table.frame["label"].to_list() == ["spoof", "nontarget", "target"]
-    assert "looks like asvspoof2021-asv" in source.notes[0]
+    labels = read_key(str(key))
+    notes: list[str] = []
+    table = read_source(f"{asv},{cm}", labels, tell=notes.extend)
+    assert table.frame["asv_score"].to_list() == [0.125, 0.25, 0.5]
+    assert table.frame["cm_score"].to_list() == [-1.5, 2.5, 2.5]
+    assert table.frame["label"].to_list() == ["spoof", "nontarget", "target"]
+    assert "looks like asvspoof2021-asv" in notes[0]
     with pytest.raises(InputError, match=r"asv.txt, line 1: asv_score is in .* already"):
         read_source(f"{asv},{asv}")
     both = read_source(f"asv={asv},cm={asv}")
-    assert both.table.frame["asv_score"].equals(both.table.frame["cm_score"])
+    assert both.frame["asv_score"].equals(both.frame["cm_score"])
     odd = write(tmp_path / "asv=odd,cm=x.txt", "u2 -1.5\nu1 2.5\n")
-    assert len(read_source(str(odd)).table) == 2
+    assert len(read_source(str(odd))) == 2
 
 
 def test_missing_score_of_a_pair(tmp_path: Path) -> None:
@@ -168,4 +169,4 @@ def test_missing_score_of_a_pair(tmp_path: Path) -> None:
         InputError, match=r"cm.txt: no score for 1 of 3 trials of .*asv.txt, line 3"
     ):
         read_source(f"{asv},{cm}")
-    assert len(read_source(f"{asv},{cm}", allow_missing=True).table) == 2
+    assert len(read_source(f"{asv},{cm}", allow_missing=True)) == 2

@@ -1,0 +1,223 @@
+"""Decisions on a table of trials, each with the numbers that it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from lightning_sasv.decisions import (
+    POLICIES,
+    CostModel,
+    EmpiricalCost,
+    compared,
+    empirical_cost,
+    expected_cost,
+    read_costs,
+    reason_words,
+)
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import atomic_path
+from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.sources import Tell, read_key, read_source, silent
+from lightning_sasv.trials import CLASS_ORDER, FusedScores
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from lightning_sasv.fusion import FusionSystem
+
+PREFERRED = ("L3t", "L3", "L3c")
+"""Which of several fitted systems decides when none is named."""
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """What a policy costs on a table of trials.
+
+    Attributes:
+        accepted: Share of accepted trials.
+        expected: Mean posterior risk of the trials as they are; needs no labels.
+        expected_at_priors: The same with each class weighted by its prior: what the LLRs promise
+            for the actual cost. ``None`` without labels, or without trials of a class.
+        actual: What the decisions cost by the labels. ``None`` without labels.
+    """
+
+    accepted: float
+    expected: float
+    expected_at_priors: float | None
+    actual: EmpiricalCost | None
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions of one system under one policy.
+
+    Attributes:
+        system: Name of the system.
+        policy: The policy.
+        frame: One row per trial: ids and labels as far as known, scores, LLRs, ``score``,
+            ``threshold``, ``decision`` and ``reason``.
+        results: What they cost by system and policy, others included where they were asked for.
+    """
+
+    system: str
+    policy: str
+    frame: pl.DataFrame
+    results: dict[str, dict[str, PolicyResult]]
+
+    def write(self, path: str | Path) -> Path:
+        """Write the decisions as CSV, atomically."""
+        with atomic_path(path) as temporary:
+            self.frame.write_csv(temporary)
+        return Path(path)
+
+
+def decide(
+    file: str,
+    fitted: str | None = None,
+    system: str | None = None,
+    costs: str = "a-dcf1",
+    policy: Literal["bayes", "linear", "utility"] = "bayes",
+    out: str = "decisions.csv",
+    compare: bool = False,
+    key: str | None = None,
+    key_format: str | None = None,
+    format: str | None = None,
+    allow_missing: bool = False,
+    *,
+    tell: Tell = silent,
+) -> Decisions:
+    """Accept or reject each trial at given costs and priors; print expected and actual cost.
+
+    Args:
+        file: ASV and CM scores of any known format (docs/formats.md), or asv=FILE,cm=FILE.
+        fitted: Folder of results with the fitted systems, from `lightning fuse --out` or `fit`.
+        system: System that decides; by default L3t where it is there.
+        costs: Costs and priors: equal, a-dcf1, asvspoof5, or a JSON or YAML file with c_miss,
+            c_fa_nontarget, c_fa_spoof, p_target, p_nontarget and p_spoof.
+        policy: Decision policy; bayes costs least where the LLRs are right.
+        out: CSV file to write: LLRs, score, threshold, decision and reason of each trial.
+        compare: Show every policy, of all fitted systems that give LLRs unless one is named.
+        key: Key with the labels, where the scores have none.
+        key_format: Format of the key; recognised when not given.
+        format: Format of the file; recognised when not given.
+        allow_missing: Leave out trials without a score instead of stopping.
+        tell: Told how the files were read and what was left out.
+
+    Returns:
+        What was written, and what it costs.
+    """
+    from lightning_sasv.fitted import load_systems
+
+    if fitted is None:
+        raise InputError("--fitted DIR is needed: the folder that `lightning fuse --out DIR` wrote")
+    model, systems = read_costs(costs), load_systems(fitted)
+    choose_system(systems, system)  # before the work of reading
+    labels = read_key(key, key_format, tell=tell)
+    table = read_source(file, labels, format, allow_missing=allow_missing, tell=tell)
+    decisions = decide_trials(table, systems, model, policy, system, compare)
+    decisions.write(out)
+    return decisions
+
+
+def choose_system(systems: Mapping[str, FusionSystem], name: str | None) -> str:
+    """The system that decides: the named one, or the best known of those that give LLRs."""
+    able = [one for one, system in systems.items() if system.gives_llrs]
+    if name is None:
+        if not able:
+            raise InputError(f"none of the fitted systems ({', '.join(systems)}) gives LLRs")
+        return next((one for one in PREFERRED if one in able), able[0])
+    if name not in systems:
+        raise InputError(f"--system: no fitted system {name!r}; there are {', '.join(systems)}")
+    if name not in able:
+        raise InputError(
+            f"--system: {name} fuses scores that are no log-likelihood ratios, so costs and priors "
+            f"say nothing about its threshold; choose one of {', '.join(able) or 'none'}"
+        )
+    return name
+
+
+def decide_trials(
+    table: ScoreTable,
+    systems: Mapping[str, FusionSystem],
+    costs: CostModel,
+    policy: str = "bayes",
+    name: str | None = None,
+    compare: bool = False,
+) -> Decisions:
+    """Accept or reject each trial.
+
+    Args:
+        table: Trials with ``asv_score`` and ``cm_score``; labels are used for the cost alone.
+        systems: Fitted systems.
+        costs: Costs and priors.
+        policy: ``bayes``, ``linear`` or ``utility``.
+        name: The system that decides; by default the best known of those that give LLRs.
+        compare: Whether the costs of every policy are wanted, of all systems unless one is named.
+    """
+    import polars as pl
+
+    chosen = choose_system(systems, name)
+    fused = _fused(table, systems[chosen])
+    score, threshold = compared(fused, costs, policy)
+    decision = score > threshold
+    known = [column for column in ("speaker", "utterance", "attack", "label") if column in table]
+    frame = table.frame.select(*known, "asv_score", "cm_score").with_columns(
+        pl.Series("asv_llr", fused.asv_llr),
+        pl.Series("cm_llr", fused.cm_llr),
+        pl.Series("score", score),
+        pl.lit(threshold).alias("threshold"),
+        pl.Series("decision", np.where(decision, "accept", "reject").tolist()),
+        pl.Series("reason", reason_words(decision, fused.asv_llr, fused.cm_llr, costs).tolist()),
+    )
+    results = {chosen: {policy: policy_result(fused, table, costs, policy)}}
+    if compare:
+        able = {n: s for n, s in systems.items() if s.gives_llrs and name in (None, n)}
+        results = {n: _all_policies(_fused(table, s), table, costs) for n, s in able.items()}
+    return Decisions(chosen, policy, frame, results)
+
+
+def _fused(table: ScoreTable, system: FusionSystem) -> FusedScores:
+    """LLRs and fused scores of a table."""
+    table.need(["asv_score", "cm_score"], "a decision")
+    fused = system(table.numbers("asv_score"), table.numbers("cm_score"))
+    return FusedScores(*(np.asarray(column) for column in fused))
+
+
+def _all_policies(
+    fused: FusedScores, table: ScoreTable, costs: CostModel
+) -> dict[str, PolicyResult]:
+    return {policy: policy_result(fused, table, costs, policy) for policy in POLICIES}
+
+
+def policy_result(
+    fused: FusedScores, table: ScoreTable, costs: CostModel, policy: str
+) -> PolicyResult:
+    """Expected and actual cost of a policy."""
+    score, threshold = compared(fused, costs, policy)
+    decision, risks = score > threshold, expected_cost(fused, costs, policy)
+    accepted, expected = float(decision.mean()), float(risks.mean())
+    if "label" not in table or table.has_cm_labels:
+        return PolicyResult(accepted, expected, None, None)
+    labels = table.labels()
+    try:
+        actual = empirical_cost(decision, labels, costs)
+    except InputError as error:
+        raise InputError(
+            f"{table.path}: {error}; give some, or costs without weight on that class"
+        ) from None
+    return PolicyResult(accepted, expected, _risk_at_priors(risks, labels, costs), actual)
+
+
+def _risk_at_priors(risks: Any, labels: np.ndarray, costs: CostModel) -> float | None:
+    """Mean risk with each class at its prior; ``None`` where a class with a prior has no trials."""
+    priors = zip(CLASS_ORDER, (costs.p_target, costs.p_nontarget, costs.p_spoof), strict=True)
+    parts = [(prior, risks[labels == code]) for code, prior in priors if prior > 0]
+    if not all(part.size for _, part in parts):
+        return None
+    return math.fsum(prior * float(part.mean()) for prior, part in parts)

@@ -1,0 +1,174 @@
+"""Fusing files of scores: fitted on dev, applied to eval, written as a folder of results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lightning_sasv.console import Begin
+from lightning_sasv.decisions import read_costs
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import ensure_directory
+from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.results import (
+    METRICS_FILE,
+    PREFIX,
+    Metrics,
+    fitted_values,
+    fused_metrics,
+    write_metrics,
+    write_set,
+    write_systems,
+)
+from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.sources import Tell, read_key, read_source, silent
+from lightning_sasv.trials import FusedScores, TrialClass
+
+if TYPE_CHECKING:
+    from lightning_sasv.fusion import FusionSystem
+
+PAIR = ("asv_score", "cm_score")
+
+
+@dataclass(frozen=True)
+class FusedResults:
+    """Fitted systems and what they say of each set.
+
+    Attributes:
+        systems: The systems by name, fitted on dev.
+        tables: ``dev`` and ``eval`` with a column ``sasv_<system>`` for each system.
+        metrics: Content of ``metrics.json``.
+        corpus: Where the scores come from.
+    """
+
+    systems: dict[str, FusionSystem]
+    tables: dict[str, ScoreTable]
+    metrics: Metrics
+    corpus: str
+
+
+def fuse(
+    *,
+    dev: str,
+    eval: str,
+    systems: str = "all",
+    out: str = "results/fused",
+    name: str | None = None,
+    format: str | None = None,
+    dev_key: str | None = None,
+    eval_key: str | None = None,
+    key_format: str | None = None,
+    costs: str = "a-dcf1",
+    allow_missing: bool = False,
+    tell: Tell = silent,
+    begin: Begin | None = None,
+) -> FusedResults:
+    """Fit fusion systems on dev scores, fuse eval scores, write scores, metrics and the systems.
+
+    Files may be of any known format (docs/formats.md). `asv=FILE,cm=FILE` joins two files by
+    trial id. Nothing is fitted on eval: its labels, if any, serve for its metrics alone.
+
+    Args:
+        dev: Development scores (ASV and CM) with labels.
+        eval: Evaluation scores (ASV and CM).
+        systems: Systems to fit, separated by commas, or all.
+        out: Folder to write scores/, fitted/ and metrics.json to.
+        name: Name of the corpus in the results; by default the folder of the eval file.
+        format: Format of the files; recognised when not given.
+        dev_key: Key with the labels of dev, where its scores have none.
+        eval_key: Key with the labels of eval, where its scores have none.
+        key_format: Format of the keys; recognised when not given.
+        costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file.
+        allow_missing: Leave out trials without a score instead of stopping.
+        tell: Told how the files were read and what was left out.
+        begin: Told of long work, for a progress bar.
+
+    Returns:
+        What was written.
+    """
+    from lightning_sasv.fusion import system_names
+
+    names, settings = system_names(systems), Settings(costs=read_costs(costs))
+    tables = []
+    for file, key in ((dev, dev_key), (eval, eval_key)):
+        labels = read_key(key, key_format, tell=tell)
+        tables.append(read_source(file, labels, format, allow_missing=allow_missing, tell=tell))
+    corpus = name or tables[1].path.resolve().parent.name
+    step = begin("fitting on dev, fusing dev and eval", 2) if begin else lambda: None
+    results = fuse_tables(tables[0], tables[1], names, corpus, settings)
+    step()
+    write_results(out, results)
+    step()
+    return results
+
+
+def fuse_tables(
+    dev: ScoreTable, evaluation: ScoreTable, names: Sequence[str], corpus: str, settings: Settings
+) -> FusedResults:
+    """Fit systems on dev scores and fuse both sets.
+
+    Args:
+        dev: Development scores with labels.
+        evaluation: Evaluation scores.
+        names: Keys of ``fusion.SYSTEMS``.
+        corpus: Where the scores come from.
+        settings: Costs and conventions of the metrics.
+    """
+    from lightning_sasv.fusion import fit_systems, fuse_systems
+
+    dev.need([*PAIR, "label"], "fusing (--dev)")
+    evaluation.need(PAIR, "fusing (--eval)")
+    for table in (dev, evaluation):
+        _check_classes(table)
+    systems = fit_systems(*_pair(dev), dev.labels(), names)
+    metrics: Metrics = {
+        name: {"corpus": corpus, "fitted": fitted_values(system)}
+        for name, system in systems.items()
+    }
+    tables = {}
+    for split, table in (("dev", dev), ("eval", evaluation)):
+        fused = fuse_systems(systems, *_pair(table))
+        tables[split] = with_fused(table, fused)
+        if "label" in table:
+            for name, values in fused_metrics(fused, table.labels(), settings).items():
+                metrics[name][split] = values
+    return FusedResults(systems, tables, metrics, corpus)
+
+
+def _pair(table: ScoreTable) -> tuple[np.ndarray, np.ndarray]:
+    return table.numbers(PAIR[0]), table.numbers(PAIR[1])
+
+
+def write_results(out: str | Path, results: FusedResults) -> Path:
+    """Write a folder of results; fitted systems of an earlier run in the same folder go."""
+    folder = ensure_directory(out)
+    for split, table in results.tables.items():
+        write_set(folder, split, table)
+    write_systems(folder, results.systems, {"corpus": results.corpus}, only=True)
+    write_metrics(folder / METRICS_FILE, results.metrics)
+    return folder
+
+
+def with_fused(table: ScoreTable, fused: Mapping[str, FusedScores]) -> ScoreTable:
+    """A table with the fused scores of each system; those of an earlier fusion go."""
+    import polars as pl
+
+    frame = table.frame.drop([name for name in table.score_columns if name not in PAIR])
+    columns = [pl.Series(f"{PREFIX}{name}", np.asarray(one.sasv)) for name, one in fused.items()]
+    return replace(table, frame=frame.with_columns(columns))
+
+
+def _check_classes(table: ScoreTable) -> None:
+    if "label" not in table:
+        return
+    labels = table.labels()
+    for code in TrialClass:
+        if not (labels == code).any():
+            raise InputError(
+                f"{table.path}, line {table.line(len(table) - 1)}: no {code} trial up to the end; "
+                "give trials of all three classes"
+            )
