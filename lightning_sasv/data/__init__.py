@@ -17,27 +17,12 @@ if TYPE_CHECKING:
     from lightning_sasv.data.embeddings import EmbeddingStore
     from lightning_sasv.data.twin import make_twin
 
-__all__ = [
-    "Corpus",
-    "EmbeddingStore",
-    "SASVDataModule",
-    "download",
-    "import_corpus",
-    "load_corpus",
-    "make_twin",
-    "simulate",
-]
+__all__ = ["Corpus", "EmbeddingStore", "SASVDataModule", "download", "import_corpus",
+           "load_corpus", "make_twin", "simulate"]  # fmt: skip
 
 __getattr__ = lazy(
     __name__,
-    {
-        "Corpus": "corpus",
-        "EmbeddingStore": "embeddings",
-        "SASVDataModule": "datamodule",
-        "download": "downloads",
-        "import_corpus": "challenge",
-        "load_corpus": "challenge",
-        "make_twin": "twin",
-        "simulate": "challenge",
-    },
+    {"Corpus": "corpus", "EmbeddingStore": "embeddings", "SASVDataModule": "datamodule"}
+    | {"download": "downloads", "make_twin": "twin"}
+    | dict.fromkeys(("import_corpus", "load_corpus", "simulate"), "challenge"),
 )

@@ -46,13 +46,9 @@ class SASVDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        for key, value in (
-            ("batch_size", batch_size),
-            ("steps_per_block", steps_per_block),
-            ("score_batch_size", score_batch_size),
-        ):
-            if value < 1:
-                raise InputError(f"data.{key} must be at least 1, got {value}")
+        for key in ("batch_size", "steps_per_block", "score_batch_size"):
+            if self.hparams[key] < 1:
+                raise InputError(f"data.{key} must be at least 1, got {self.hparams[key]}")
         self.root, self.protocols, self.name = root, protocols, name
         self.scale, self.twin_seed = scale, twin_seed
         self.batch_size, self.steps_per_block = batch_size, steps_per_block

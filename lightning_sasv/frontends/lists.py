@@ -16,6 +16,8 @@ from lightning_sasv.data.protocols import (
     ENROLMENT_PROTOCOLS,
     TRAIN_PROTOCOL,
     TRIAL_PROTOCOL,
+    TrialList,
+    UtteranceList,
     read_enrolment,
     read_trials,
     read_utterances,
@@ -25,14 +27,6 @@ from lightning_sasv.frontends.audio import SUFFIXES
 from lightning_sasv.scores import read_table
 from lightning_sasv.scores.text import lines_of, load
 from lightning_sasv.trials import SPLITS
-
-_LAYOUTS = {
-    1: "utterances",
-    2: "utterances-paths",
-    4: "utterances-trials",
-    5: "utterances-protocol",
-}
-"""Layouts of a list by the number of its columns."""
 
 _SPLIT_NAMES = {"train": "trn", "dev": "dev", "eval": "eval"}
 _NAME = re.compile(r"\w[\w.-]{0,49}")
@@ -208,20 +202,20 @@ def read_list(path: str | Path) -> tuple[Utterance, ...]:
     attack key``).
     """
     path = Path(path)
-    line, first = next(lines_of(path, load(path, mend=True)), (1, ""))
+    line, first = next(lines_of(path, load(path, mend=True)), (1, "-"))
     columns = len(first.split())
-    if first and columns not in _LAYOUTS:
+    if columns not in (1, 2, 4, 5):
         raise InputError(
             f"{path}, line {line}: {columns} columns; expected 1 (utterance or path), "
             "2 (utterance and path), 4 (trial list) or 5 (CM protocol)"
         )
-    table = read_table(path, _LAYOUTS.get(columns, "utterances"), mend=True)
+    table = read_table(path, f"utterances-{columns}", mend=True)
     names = table.frame["utterance"]
     places = table.frame["path"] if "path" in table else names
     return _unique(map(Utterance, names, places), str(path))
 
 
-def _read_enrolments(paths: Iterable[str]) -> dict[str, list[str]]:
+def _read_enrolments(paths: Iterable[str | Path]) -> dict[str, list[str]]:
     speakers: dict[str, list[str]] = {}
     for path in paths:
         speakers |= read_enrolment(path)
@@ -230,19 +224,18 @@ def _read_enrolments(paths: Iterable[str]) -> dict[str, list[str]]:
 
 def asvspoof_splits(root: Path) -> list[Split]:
     """The splits whose protocols are below ``root``, by their names in ASVspoof 2019 LA."""
-    splits = []
-    if any(root.rglob(TRAIN_PROTOCOL)):
-        names = read_utterances(find_file(root, TRAIN_PROTOCOL)).utterance
-        splits.append(Split("trn", _named(names)))
+
+    def found(*names: str) -> list[Path]:
+        return [find_file(root, name) for name in names if any(root.rglob(name))]
+
+    splits = [Split("trn", _named(read_utterances(path))) for path in found(TRAIN_PROTOCOL)]
     for split in SPLITS:
-        protocol = TRIAL_PROTOCOL.format(split=split)
-        if any(root.rglob(protocol)):
-            names = read_trials(find_file(root, protocol)).utterance
-            lists = [name.format(split=split) for name in ENROLMENT_PROTOCOLS]
-            paths = [str(find_file(root, name)) for name in lists if any(root.rglob(name))]
-            splits.append(Split(split, _named(names), _read_enrolments(paths)))
+        lists = found(*(name.format(split=split) for name in ENROLMENT_PROTOCOLS))
+        for path in found(TRIAL_PROTOCOL.format(split=split)):
+            splits.append(Split(split, _named(read_trials(path)), _read_enrolments(lists)))
     return splits
 
 
-def _named(names: Iterable[str]) -> tuple[Utterance, ...]:
-    return _unique((Utterance(str(name), str(name)) for name in names), "protocol")
+def _named(rows: TrialList | UtteranceList) -> tuple[Utterance, ...]:
+    names = rows.utterance.tolist()
+    return _unique(map(Utterance, names, names), "protocol")
