@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -72,7 +71,7 @@ def _with_header(
 ) -> Found:
     """Names of the columns from the header line."""
     line, text = header
-    headings = [cell.strip() for cell in _cells(path, line, text, separator)]
+    headings = [cell.strip() for cell in split(path, line, text, separator)]
     twice = [heading for heading, count in Counter(headings).items() if count > 1]
     if twice:
         raise InputError(f"{path}, line {line}: column {twice[0]!r} stands twice; rename one")
@@ -94,19 +93,12 @@ def _with_header(
     return Found(layout, tuple(renamed), separator, line, guessed)
 
 
-def _cells(path: Path, line: int, text: str, separator: str) -> list[str]:
-    try:
-        return split(text, separator)
-    except csv.Error as error:
-        raise InputError(f"{path}, line {line}: {error}; mend this line") from None
-
-
 def _guess(path: Path, source: Path | bytes, sample: Sequence[tuple[int, str]]) -> Layout:
     line, first = sample[0]
     by_header = [layout for layout in LAYOUTS.values() if _header_fits(path, line, first, layout)]
     if by_header:
         return max(by_header, key=lambda layout: len(layout.columns))
-    cells = [cell.strip() for cell in _cells(path, line, first, ",")]
+    cells = [cell.strip() for cell in split(path, line, first, ",")]
     if len(cells) > 1 and any(cell in KNOWN or is_number(cell) for cell in cells):
         return LAYOUTS["csv"]
     rows = [text.split() for _, text in sample]
@@ -124,7 +116,7 @@ def _guess(path: Path, source: Path | bytes, sample: Sequence[tuple[int, str]]) 
 def _header_fits(path: Path, line: int, first: str, layout: Layout) -> bool:
     if not layout.headings or layout.name == "csv":
         return False
-    cells = _cells(path, line, first, _separator(layout, first))
+    cells = split(path, line, first, _separator(layout, first))
     return set(layout.headings) <= {cell.strip() for cell in cells}
 
 

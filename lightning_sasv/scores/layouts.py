@@ -99,8 +99,9 @@ def _layouts(section: str) -> dict[str, Layout]:
 
 
 def _layout(name: str, labels: str = "any", **entry: Any) -> Layout:
-    names = {key: tuple(entry.pop(key, "").split()) for key in ("columns", "headings", "aliases")}
-    return Layout(name, labels=_FILE["labels"][labels], **names, **entry)
+    for key in ("columns", "headings", "aliases"):
+        entry[key] = tuple(entry.get(key, "").split())
+    return Layout(name, labels=_FILE["labels"][labels], **entry)
 
 
 LAYOUTS = _layouts("layouts")

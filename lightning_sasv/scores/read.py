@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores.detect import Found, find_layout
+from lightning_sasv.scores.detect import find_layout
 from lightning_sasv.scores.layouts import (
     BONAFIDE_ATTACK,
     LABELS,
@@ -19,7 +19,7 @@ from lightning_sasv.scores.layouts import (
     layout_named,
 )
 from lightning_sasv.scores.table import ScoreTable, check_duplicates, check_numbers, refuse_mixture
-from lightning_sasv.scores.text import load, not_a_number, read_grid
+from lightning_sasv.scores.text import Shape, first_bytes, load, not_a_number, read_grid
 from lightning_sasv.trials import Scores
 
 if TYPE_CHECKING:
@@ -68,25 +68,16 @@ def read_table(
 def _read_text(path: Path, format: str | None, mend: bool) -> ScoreTable:
     source = load(path, mend)
     found = find_layout(path, source, format)
-    numbers = [name for name in found.columns if _holds_numbers(found, name)]
-    texts = [name for name in numbers if found.layout.absent]
-    grid = read_grid(
-        path,
-        source,
-        found.columns,
-        [name for name in numbers if name not in texts],
-        found.separator,
-        found.header,
-    )
-    table = ScoreTable(grid.frame, path, found.layout.name, grid.line, found.guessed)
+    layout = found.layout
+    numbers = [name for name in found.columns if name == "score" or is_number(name)]
+    texts = numbers if layout.absent else []
+    shape = Shape(found.columns, [] if texts else numbers, found.separator, found.header)
+    grid = read_grid(path, source, shape)
+    table = ScoreTable(grid.frame, path, layout.name, grid.line, found.guessed)
     table = replace(table, frame=_without_absent(table, texts))
-    if found.layout.name == "csv":
+    if layout.name == "csv":
         table = replace(table, frame=_numbers_where_exact(table.frame))
-    return _canonical(table, found.layout)
-
-
-def _holds_numbers(found: Found, name: str) -> bool:
-    return name in found.layout.numbers or name == "score" or is_number(name)
+    return _canonical(table, layout)
 
 
 def _without_absent(table: ScoreTable, names: list[str]) -> pl.DataFrame:
@@ -199,15 +190,11 @@ def _with_role(table: ScoreTable, role: str | None) -> pl.DataFrame:
 def _read_parquet(path: Path, format: str | None) -> ScoreTable | None:
     import polars as pl
 
-    try:
-        with path.open("rb") as file:
-            is_parquet = file.read(4) == _PARQUET
-    except OSError as error:
-        hint = "; give a file" if path.is_dir() else ""
-        raise InputError(f"cannot read {path}: {error.strerror}{hint}") from None
-    if not is_parquet and (format is None or layout_named(format).name != "parquet"):
+    is_parquet = first_bytes(path) == _PARQUET
+    named = layout_named(format).name if format else None
+    if not is_parquet and named != "parquet":
         return None
-    if format is not None and layout_named(format).name != "parquet":
+    if named not in (None, "parquet"):
         raise InputError(f"{path}, line 1: this is a Parquet file, not {format}; drop --format")
     try:
         frame = pl.read_parquet(path, glob=False)

@@ -13,8 +13,9 @@ import io
 import mmap
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from lightning_sasv.errors import InputError
 
@@ -39,6 +40,29 @@ class Grid(NamedTuple):
     line: Callable[[int], int]
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        hint = "; give a file" if path.is_dir() else ""
+        raise InputError(f"cannot read {path}: {error.strerror}{hint}") from None
+
+
+def first_bytes(path: Path) -> bytes:
+    """The first four bytes of a file, by which its kind is known."""
+    with _opened(path) as file:
+        return file.read(4)
+
+
+def _find(path: Path, word: bytes) -> int:
+    """Number of the line in which some bytes occur first, 0 where they do not."""
+    with _opened(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        place = content.find(word)
+        return content[:place].count(b"\n") + 1 if place >= 0 else 0
+
+
 def load(path: Path, mend: bool = False) -> Path | bytes:
     """What to read: the file itself, or its content where it had to be mended.
 
@@ -47,17 +71,10 @@ def load(path: Path, mend: bool = False) -> Path | bytes:
         mend: Read files with a byte-order mark or Windows line ends; they are refused otherwise,
             because a file that went through another program may have lost digits there.
     """
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-            if not start:
-                raise InputError(f"{path}, line 1: the file is empty; write it again")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                first_return = content.find(b"\r")
-                line = 0 if first_return < 0 else content[:first_return].count(b"\n") + 1
-    except OSError as error:
-        hint = "; give a file" if path.is_dir() else ""
-        raise InputError(f"cannot read {path}: {error.strerror}{hint}") from None
+    start = first_bytes(path)
+    if not start:
+        raise InputError(f"{path}, line 1: the file is empty; write it again")
+    line = _find(path, b"\r")
     marked = start.startswith((codecs.BOM_UTF8, *_UTF16))
     if not marked and not line:
         return path
@@ -96,41 +113,42 @@ def lines_of(path: Path, source: Path | bytes) -> Iterator[tuple[int, str]]:
 
 def contains(source: Path | bytes, word: bytes) -> bool:
     """Whether some bytes occur in a file."""
-    if isinstance(source, bytes):
-        return word in source
-    with (
-        source.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
-        return content.find(word) >= 0
+    return word in source if isinstance(source, bytes) else _find(source, word) > 0
 
 
-def split(text: str, separator: str) -> list[str]:
+def split(path: Path, line: int, text: str, separator: str) -> list[str]:
     """The cells of one line; white space of any length separates where ``separator`` is blank."""
-    if separator == " ":
-        return text.split()
-    if separator == "\t":
-        return text.split("\t")
-    return next(csv.reader([text]), [])
+    if separator != ",":
+        return text.split(None if separator == " " else separator)
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error as error:
+        raise InputError(f"{path}, line {line}: {error}; mend this line") from None
 
 
-def read_grid(
-    path: Path,
-    source: Path | bytes,
-    names: Sequence[str],
-    numbers: Sequence[str],
-    separator: str,
-    header: int,
-) -> Grid:
+class Shape(NamedTuple):
+    """What is known of a file before it is read.
+
+    Attributes:
+        names: Name of each column.
+        numbers: Those that hold numbers.
+        separator: ``" "``, tab or comma.
+        header: Number of the header line, 0 where there is none.
+    """
+
+    names: Sequence[str]
+    numbers: Sequence[str]
+    separator: str
+    header: int
+
+
+def read_grid(path: Path, source: Path | bytes, shape: Shape) -> Grid:
     """The cells of a file of known columns.
 
     Args:
         path: The file, for messages.
         source: What to read, from :func:`load`.
-        names: Name of each column.
-        numbers: Those that hold numbers.
-        separator: ``" "``, tab or comma.
-        header: Number of the header line, 0 where there is none.
+        shape: Its columns.
 
     Raises:
         InputError: A row of another length, a word where a number is expected, no row at all, or
@@ -138,24 +156,24 @@ def read_grid(
     """
     import polars as pl
 
-    quoted = separator == "," and contains(source, b'"')
-    kinds = {name: pl.Float64 if name in numbers else pl.String for name in names}
+    quoted = shape.separator == "," and contains(source, b'"')
+    kinds = {name: pl.Float64 if name in shape.numbers else pl.String for name in shape.names}
     try:
         frame = pl.read_csv(
             source,
             has_header=False,
-            skip_rows=header,
-            separator=separator,
+            skip_rows=shape.header,
+            separator=shape.separator,
             quote_char='"' if quoted else None,
             schema=kinds,
             glob=False,  # a name with brackets or a star is a name
         ).rechunk()  # rows are gathered later, which is slow across chunks
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
-        return _read_carefully(path, source, names, numbers, separator, header)
+        return _read_carefully(path, source, shape)
     incomplete = not frame.height or any(frame.null_count().row(0))
     if incomplete or (quoted and _has_line_breaks(frame)):
-        return _read_carefully(path, source, names, numbers, separator, header)
-    return Grid(frame, lambda row: row + 1 + header)
+        return _read_carefully(path, source, shape)
+    return Grid(frame, lambda row: row + 1 + shape.header)
 
 
 def _has_line_breaks(frame: pl.DataFrame) -> bool:
@@ -166,35 +184,25 @@ def _has_line_breaks(frame: pl.DataFrame) -> bool:
     return bool(text.width) and any(text.row(0))
 
 
-def _read_carefully(
-    path: Path,
-    source: Path | bytes,
-    names: Sequence[str],
-    numbers: Sequence[str],
-    separator: str,
-    header: int,
-) -> Grid:
+def _read_carefully(path: Path, source: Path | bytes, shape: Shape) -> Grid:
     import polars as pl
 
     rows: list[list[str]] = []
     lines: list[int] = []
     for number, text in lines_of(path, source):
-        if number <= header:
+        if number <= shape.header:
             continue
-        try:
-            cells = split(text, separator)
-        except csv.Error as error:
-            raise InputError(f"{path}, line {number}: {error}; mend this line") from None
-        if len(cells) != len(names):
-            raise InputError(_wrong_length(path, number, cells, names, separator))
+        cells = split(path, number, text, shape.separator)
+        if len(cells) != len(shape.names):
+            raise InputError(_wrong_length(path, number, len(cells), shape))
         rows.append(cells)
         lines.append(number)
     if not rows:
         raise InputError(f"{path}, line 1: the file has no trials; write it again")
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    columns = dict(zip(shape.names, map(list, zip(*rows, strict=True)), strict=True))
     series = [
         pl.Series(name, _floats(path, name, cells, lines), pl.Float64)
-        if name in numbers
+        if name in shape.numbers
         else pl.Series(name, cells, pl.String)
         for name, cells in columns.items()
     ]
@@ -208,15 +216,13 @@ def _floats(path: Path, name: str, cells: Sequence[str], lines: Sequence[int]) -
     return [float(cell) for cell in cells]
 
 
-def _wrong_length(
-    path: Path, line: int, cells: Sequence[str], names: Sequence[str], separator: str
-) -> str:
+def _wrong_length(path: Path, line: int, cells: int, shape: Shape) -> str:
     hint = "mend or remove this line"
-    if separator == "," and len(cells) > len(names):
+    if shape.separator == "," and cells > len(shape.names):
         hint = "numbers need a decimal point, not a comma, and text with a comma needs quotes"
     return (
-        f"{path}, line {line}: {len(cells)} columns where {len(names)} are expected "
-        f"({', '.join(name.lstrip('_') for name in names)}); {hint}"
+        f"{path}, line {line}: {cells} columns where {len(shape.names)} are expected "
+        f"({', '.join(name.lstrip('_') for name in shape.names)}); {hint}"
     )
 
 

@@ -178,7 +178,7 @@ def _label(table: ScoreTable, layout: Layout) -> pl.Series:
     import polars as pl
 
     table.need(["label"], f"format {layout.name}")
-    words = {ours: theirs for theirs, ours in reversed(layout.labels.items())}
+    words = {ours: theirs for theirs, ours in reversed(list(layout.labels.items()))}
     if set(words) == {"bonafide", "spoof"}:  # a target and a nontarget are bona fide
         words |= {"target": "bonafide", "nontarget": "bonafide"}
     written = table.frame["label"].cast(pl.String).replace_strict(words, default=None)
