@@ -32,12 +32,13 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 from bench_training import PlainDev, PlainModule, PlainTrials
+from pytorch_lightning.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
-from lightning_sasv.callbacks import KeepBest
+from lightning_sasv.callbacks import KeepBest, SaveLast
 from lightning_sasv.data import Corpus, SASVDataModule, make_twin
 from lightning_sasv.data.corpus import TrialSet
-from lightning_sasv.experiment.training import make_trainer
+from lightning_sasv.experiment.run import make_trainer
 from lightning_sasv.models import SASVModule
 
 SYSTEMS, SEEDS, EPOCHS = 8, 6, 10
@@ -128,7 +129,12 @@ def stacked_epoch(corpus: Corpus, seeds: int, epochs: int = 5) -> float:
     corpus.check()
     clock, module = Clock(), SASVModule(systems=(), seeds=data.seeds)
     with tempfile.TemporaryDirectory() as folder:
-        runner = make_trainer(Path(folder) / "run", epochs, [KeepBest(), clock], progress=False)
+        runner = make_trainer(
+            [KeepBest(save=False), clock, SaveLast(f"{folder}/run")],
+            max_epochs=epochs,
+            logger=CSVLogger(folder, name="run", version=""),
+            enable_progress_bar=False,
+        )
         runner.fit(module, datamodule=data)
     return statistics.median(clock.train)
 

@@ -19,6 +19,7 @@ _OF_NO_CONCERN = (
     ".*exists and is not empty.*",
     ".*treespec, LeafSpec.*",
     ".*LightningCLI's args parameter.*",
+    ".*The dirpath has changed.*",  # a folder of results may be moved
 )
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json, write_text
 from lightning_sasv.scores import ScoreTable, read_table, write_table
+from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import SPLITS, TWIN, FusedScores, Scores, TrialClass
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def checkpoint_file(folder: Path) -> Path:
     return folder / "checkpoints" / "best.ckpt"
 
 
-def write_set(folder: str | Path, split: str, table: ScoreTable) -> Path:
+def write_set(folder: str | Path, split: str, table: ScoreTable | Scores) -> Path:
     """Write the scores of a set.
 
     Args:
@@ -124,7 +125,8 @@ def write_set(folder: str | Path, split: str, table: ScoreTable) -> Path:
         split: ``dev`` or ``eval``.
         table: Trials, pairs of scores, and fused scores.
     """
-    return write_table(scores_file(Path(folder), split), table)
+    path = scores_file(Path(folder), split)
+    return write_table(path, from_scores(table, path) if isinstance(table, Scores) else table)
 
 
 def write_systems(

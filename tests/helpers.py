@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
-from lightning_sasv.callbacks import FitFusion, SaveLast, WriteResults
+from lightning_sasv.callbacks import FitFusion, KeepBest, SaveLast, WriteResults
 from lightning_sasv.data import Corpus, SASVDataModule
 
 
@@ -23,10 +22,10 @@ def shared_data(corpus: Corpus, **kwargs: Any) -> SASVDataModule:
     return data
 
 
-def quiet_trainer(folder: Path, epochs: int = 2, **kwargs: Any) -> pl.Trainer:
-    """Trainer as in ``configs/base.yaml``, without a progress bar."""
+def quiet_trainer(folder: Path, epochs: int = 2, best: bool = True, **kwargs: Any) -> pl.Trainer:
+    """Trainer as that of ``fit``, without a progress bar, which ends with the best epoch or not."""
     callbacks = [
-        ModelCheckpoint(monitor="val/cm_eer", filename="best"),
+        *([KeepBest()] if best else []),
         SaveLast(),
         FitFusion(),
         WriteResults(),
@@ -42,6 +41,11 @@ def quiet_trainer(folder: Path, epochs: int = 2, **kwargs: Any) -> pl.Trainer:
         "deterministic": True,
     }
     return pl.Trainer(max_epochs=epochs, callbacks=callbacks, **(settings | kwargs))
+
+
+def best_checkpoint(trainer: pl.Trainer) -> Path:
+    """The checkpoint of the best epoch."""
+    return Path(trainer.log_dir or "") / "checkpoints" / "best.ckpt"
 
 
 _MEASURED = """import resource, subprocess, sys

@@ -2,9 +2,8 @@
 
 from lightning_sasv.callbacks.fit_fusion import FitFusion
 from lightning_sasv.callbacks.interrupt import NoteInterrupt, interrupts
-from lightning_sasv.callbacks.keep_best import KeepBest
+from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast
 from lightning_sasv.callbacks.log_figures import LogFigures
-from lightning_sasv.callbacks.save_last import SaveLast
 from lightning_sasv.callbacks.write_results import WriteResults
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Fitting the fusion systems on the dev scores after every validation epoch."""
+"""Fitting the fusion systems on the dev scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
-from lightning_sasv.metrics import SASVEER
+from lightning_sasv.metrics.functional import sasv_eers
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, has_every_class
 
@@ -14,34 +14,41 @@ from lightning_sasv.models.scoring import ScoredTrials, has_every_class
 class FitFusion(Callback):
     """Fits every system of the module on dev and logs ``val/sasv_eer`` of the first one.
 
-    Fits only while training: ``validate`` and ``test`` use what the checkpoint holds. It works in
-    ``on_validation_epoch_end``, before any ``ModelCheckpoint`` saves, so a checkpoint always has
-    the systems that were fitted to the scores of its own weights, and the logged value is there
-    to be monitored.
+    Each seed has systems of its own, fitted to its own scores. It works in
+    ``on_validation_epoch_end``, before any checkpoint is saved, so a checkpoint always has the
+    systems that were fitted to the scores of its own weights, and the logged value is there to be
+    monitored. Without ``each_epoch`` nothing is fitted while training, and the systems are fitted
+    in the ``validate`` after it, to the scores of the best epoch.
+
+    Args:
+        each_epoch: Fit after every epoch of a training; ``validate`` and ``test`` then use what
+            the checkpoint holds.
     """
+
+    def __init__(self, each_epoch: bool = True) -> None:
+        self.each_epoch = each_epoch
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: SASVModule) -> None:  # type: ignore[override]
         """Fit, then log the dev SASV-EER of each system."""
-        if trainer.sanity_checking:
+        training = trainer.state.fn == TrainerFn.FITTING
+        if trainer.sanity_checking or (training and not self.each_epoch):
             return
         scored = pl_module.scored_trials()
         if not has_every_class(scored.label):
             rank_zero_warn("dev was scored in part and lacks a class of trials: nothing is fitted")
             return
-        if trainer.state.fn == TrainerFn.FITTING:
-            for system in pl_module.systems.values():
-                system.fit(scored.asv, scored.cm, scored.label)
+        if training or not self.each_epoch:
+            for cm, systems in zip(scored.cm, pl_module.systems, strict=True):
+                for system in systems.values():
+                    system.fit(scored.asv, cm, scored.label)
         self._log(pl_module, scored)
 
     @staticmethod
     def _log(pl_module: SASVModule, scored: ScoredTrials) -> None:
-        for number, (name, system) in enumerate(pl_module.systems.items()):
-            fused = system(scored.asv, scored.cm).sasv.view(len(pl_module.seeds), -1)
-            rates = []
-            for row in fused:
-                metric = SASVEER(sync_on_compute=False)  # every process holds every trial
-                metric.update(row, scored.label)
-                rates.append(float(metric.compute()))
+        for number, name in enumerate(pl_module.names):
+            seeds = zip(scored.cm, pl_module.systems, strict=True)
+            fused = [systems[name](scored.asv, cm).sasv for cm, systems in seeds]
+            rates = [sasv_eers(one, scored.label).sasv for one in fused]
             mean = sum(rates) / len(rates)
             pl_module.log(f"val/{name}/sasv_eer", mean)
             if number == 0:

@@ -1,50 +1,111 @@
-"""Keeping the best epoch of each of several seeds that are trained together."""
+"""Keeping the best epoch of each seed, and the last one to go on from."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
 from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
+from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.models import SASVModule
+from lightning_sasv.results import checkpoint_file
 
 
 class KeepBest(Callback):
-    """Keeps, for each stacked seed, the head of its best dev CM EER, the earliest epoch on ties.
+    """Keeps, for each seed, the head of its best dev CM EER, the earliest epoch on ties.
 
-    ``ModelCheckpoint`` follows one number; here every seed has its own. The kept heads are part of
-    a checkpoint, so that a resumed training keeps them.
+    ``ModelCheckpoint`` follows one number; here every seed has its own, compared in float32. With
+    a head go the systems that were fitted to its scores. At the end of the training the best ones
+    are put back into the module. They are part of a checkpoint, so that a resumed training keeps
+    them.
+
+    Args:
+        save: Save ``checkpoints/best.ckpt`` in the folder of the first logger when a seed improves.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, save: bool = True) -> None:
+        self.save = save
         self.rate: Tensor = torch.empty(0)
         self.epoch: Tensor = torch.empty(0)
         self.head: dict[str, Tensor] = {}
+        self.fusion: dict[str, dict[str, Tensor]] = {}
 
     def on_validation_end(self, trainer: Trainer, pl_module: SASVModule) -> None:  # type: ignore[override]
-        """Take over the heads that are better than before."""
+        """Take over the heads that are better than before, and at first all."""
         if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
             return
+        now = {n: value.detach().cpu() for n, value in pl_module.head.state_dict().items()}
+        rate = torch.tensor(pl_module.dev_rates).nan_to_num(nan=math.inf)
         if not self.head:
-            self.rate = torch.full((len(pl_module.seeds),), math.inf)
-            self.epoch = torch.zeros(len(pl_module.seeds), dtype=torch.long)
-            now = pl_module.head.state_dict()
-            self.head = {name: value.detach().cpu().clone() for name, value in now.items()}
-        rate = torch.tensor(pl_module.dev_rates)
-        better = rate < self.rate
+            self.rate, self.epoch = rate.clone(), torch.full_like(rate, -1, dtype=torch.long)
+            self.head = {name: torch.empty_like(value) for name, value in now.items()}
+        better = (rate < self.rate) | (self.epoch < 0)
         self.rate[better], self.epoch[better] = rate[better], trainer.current_epoch
-        for name, value in pl_module.head.state_dict().items():
-            self.head[name][better] = value.detach().cpu()[better]
+        for name, value in now.items():
+            self.head[name][better] = value[better]
+        for copy in better.nonzero().flatten().tolist():
+            for name, system in pl_module.systems[copy].items():
+                state = system.state_dict().items()
+                self.fusion[f"{copy}.{name}"] = {key: value.cpu().clone() for key, value in state}
+        if self.save and better.any() and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            folder = Path(trainer.log_dir or trainer.default_root_dir)
+            trainer.save_checkpoint(checkpoint_file(folder))
+
+    def on_fit_end(self, trainer: Trainer, pl_module: SASVModule) -> None:  # type: ignore[override]
+        """Put the best heads back, and the systems that belong to them."""
+        if self.head:
+            pl_module.head.load_state_dict(self.head)
+        for copy, systems in enumerate(pl_module.systems):
+            for name, system in systems.items():
+                if f"{copy}.{name}" in self.fusion:
+                    system.load_state_dict(self.fusion[f"{copy}.{name}"])
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {"rate": self.rate, "epoch": self.epoch, "head": self.head}
+        return {name: getattr(self, name) for name in ("rate", "epoch", "head", "fusion")}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what a checkpoint kept."""
-        self.rate, self.epoch = state_dict["rate"], state_dict["epoch"]
-        self.head = state_dict["head"]
+        vars(self).update(state_dict)
+
+    def on_load_checkpoint(
+        self,
+        trainer: Trainer,
+        pl_module: SASVModule,
+        checkpoint: dict[str, Any],  # type: ignore[override]
+    ) -> None:
+        """Go on from a ``last.ckpt`` of version 0.1: its best epoch is in ``best.ckpt`` alone."""
+        states = checkpoint["callbacks"]
+        old = [state for state in states.values() if state.get("monitor") == "val/cm_eer"]
+        file = Path(trainer.ckpt_path or "").with_name("best.ckpt")
+        if self.state_key in states or not old or not file.is_file():
+            return
+        best = read_checkpoint(file)
+        pl_module.on_load_checkpoint(best)
+        self.rate, self.epoch = old[0]["best_model_score"].reshape(1), torch.tensor([best["epoch"]])
+        for name, value in best["state_dict"].items():
+            part, first, rest = name.split(".", 2) if name[0] == "f" else (*name.split("."), "")
+            kept = self.head if part == "head" else self.fusion.setdefault(f"0.{first}", {})
+            kept[rest or first] = value
+
+
+def SaveLast(folder: str | None = None) -> ModelCheckpoint:  # noqa: N802  # a class until 0.1
+    """Saves ``last.ckpt`` after each epoch, for ``--ckpt_path last``.
+
+    Args:
+        folder: Where to save; by default ``checkpoints`` in the folder of the first logger.
+    """
+    return ModelCheckpoint(
+        dirpath=folder,
+        filename="last",
+        save_top_k=1,
+        every_n_epochs=1,
+        enable_version_counter=False,
+        save_on_train_epoch_end=True,
+    )

@@ -10,21 +10,26 @@ from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
 from lightning_sasv.files import ensure_directory
-from lightning_sasv.fitted import FOLDER, SUFFIX, save_system
-from lightning_sasv.metrics.functional import all_metrics
 from lightning_sasv.models import SASVModule
-from lightning_sasv.models.scoring import ScoredTrials, has_every_class, score_table
-from lightning_sasv.results import METRICS_FILE, Metrics, fitted_values, merge_metrics
-from lightning_sasv.scores import write_scores
-from lightning_sasv.trials import FusedScores
+from lightning_sasv.models.scoring import has_every_class, score_table
+from lightning_sasv.results import (
+    METRICS_FILE,
+    Metrics,
+    fitted_values,
+    fused_metrics,
+    merge_metrics,
+    write_set,
+    write_systems,
+)
 
 
 class WriteResults(Callback):
     """Writes ``scores/{dev,eval}.csv`` and ``metrics.json`` in ``validate`` and ``test``.
 
-    While training nothing is written (the weights of that epoch may not be the best ones): the
-    command ``fit`` ends with a ``validate`` and a ``test`` of the best checkpoint. Every file
-    appears whole or not at all, and what ``metrics.json`` says of the other set is kept.
+    While training nothing is written (the weights of that epoch may not be the best ones): a
+    training ends with a ``validate`` and a ``test`` of the best epoch. Every file appears whole or
+    not at all, metrics last, and what ``metrics.json`` says of the other set is kept. Of several
+    seeds each has a folder of its own, ``seed<N>``.
 
     Args:
         folder: Where to write; by default the folder of the first logger.
@@ -61,48 +66,24 @@ class WriteResults(Callback):
         if metrics and not has_every_class(scored.label):
             rank_zero_warn(f"{data.name} was scored in part and lacks a class: no metrics")
             metrics = False
+        main, seeds = self.folder_of(trainer), pl_module.seeds
         writes = trainer.is_global_zero and not is_dry_run(trainer)
-        for copy, seed in enumerate(pl_module.seeds):
-            one = scored._replace(cm=scored.cm[copy])
-            fused = {n: s.select(copy)(one.asv, one.cm) for n, s in pl_module.systems.items()}
-            folder = self.folder_of(trainer)
-            folder = folder if len(pl_module.seeds) == 1 else folder / f"seed{seed}"
+        for seed, cm, systems in zip(seeds, scored.cm, pl_module.systems, strict=True):
+            fused = {name: system(scored.asv, cm) for name, system in systems.items()}
+            folder = main if len(seeds) == 1 else main / f"seed{seed}"
             if writes:
-                write_scores(folder / "scores" / f"{data.name}.csv", score_table(data, one, fused))
-            if metrics:
-                found = _evaluate(trainer, pl_module, copy, one, fused)
-                _log(pl_module, data.name, found)
-                if writes:
-                    merge_metrics(folder / METRICS_FILE, found)
-                    _save_systems(folder, pl_module, copy, found)
-
-
-def _save_systems(folder: Path, pl_module: SASVModule, copy: int, found: Metrics) -> None:
-    """Write the fitted systems of one seed, for ``lightning decide`` and ``report``."""
-    for name, system in pl_module.systems.items():
-        about = {key: found[name][key] for key in ("corpus", "seed")}
-        save_system(folder / FOLDER / f"{name}{SUFFIX}", system.select(copy), about)
-
-
-def _evaluate(
-    trainer: Trainer,
-    pl_module: SASVModule,
-    copy: int,
-    one: ScoredTrials,
-    fused: dict[str, FusedScores],
-) -> Metrics:
-    """Entries of ``metrics.json`` for one seed and set."""
-    data = pl_module.trial_set()
-    corpus = pl_module.corpus.name
-    return {
-        name: {
-            "corpus": corpus,
-            "seed": pl_module.seeds[copy],
-            data.name: all_metrics(scores.asv_llr, scores.cm_llr, scores.sasv, one.label),
-            "fitted": fitted_values(pl_module.systems[name].select(copy)),
-        }
-        for name, scores in fused.items()
-    }
+                write_set(folder, data.name, score_table(data, scored._replace(cm=cm), fused))
+            if not metrics:
+                continue
+            about = {"corpus": pl_module.corpus.name, "seed": seed}
+            found: Metrics = {
+                name: about | {data.name: values, "fitted": fitted_values(systems[name])}
+                for name, values in fused_metrics(fused, scored.label).items()
+            }
+            _log(pl_module, data.name, found)
+            if writes:
+                write_systems(folder, systems, about)
+                merge_metrics(folder / METRICS_FILE, found)
 
 
 def _log(pl_module: SASVModule, split: str, found: Metrics) -> None:

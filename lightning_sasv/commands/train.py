@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,21 @@ from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 import lightning_sasv
-from lightning_sasv.callbacks import NoteInterrupt, WriteResults, interrupts
+from lightning_sasv.callbacks import KeepBest, NoteInterrupt, WriteResults, interrupts
 from lightning_sasv.callbacks.write_results import is_dry_run
 from lightning_sasv.checkpoints import read_checkpoint
-from lightning_sasv.commands.arguments import OneLineErrors, one_line
 from lightning_sasv.commands.configs import check_configs
+from lightning_sasv.commands.parser import OneLineErrors, one_line
 from lightning_sasv.console import print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.experiment.recipe import MAX_SEED
+from lightning_sasv.experiment.run import finish
 from lightning_sasv.models import SASVModule
 from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics
 
 DEFAULT_SEED = 1986
-MAX_SEED = 2**32 - 1
 _LOST_PROCESS = ("Connection closed by peer", "gloo", "NCCL", "Timed out waiting")
 _NAMED_CHECKPOINTS = ("best", "last", "hpc")
 STAGES = ("fit", "validate", "test", "predict")
@@ -124,14 +124,10 @@ class SASVCLI(LightningCLI):
         config.ckpt_path = None  # killed before its first checkpoint: begin anew
 
     def after_fit(self) -> None:
-        """Validate and test the best checkpoint, so that ``fit`` ends with results."""
-        if not self.config[self.subcommand].evaluate or is_dry_run(self.trainer):
-            return
-        # Lightning would find the file of "best" too, but with a warning: SaveLast saves as well
-        best = getattr(self.trainer.checkpoint_callback, "best_model_path", "") or "best"
-        for stage in (self.trainer.validate, self.trainer.test):
-            stage(self.model, datamodule=self.datamodule, ckpt_path=best, verbose=False)
-        self._show()
+        """Validate and test the best epoch, so that ``fit`` ends with results."""
+        if self.config[self.subcommand].evaluate and not is_dry_run(self.trainer):
+            finish(self.trainer, self.model, self.datamodule)
+            self._show()
 
     def after_validate(self) -> None:
         """Show the results."""
@@ -166,12 +162,6 @@ def _file_problem(error: OSError) -> str:
     return f"cannot use {error.filename}: {error.strerror}; choose another file or directory"
 
 
-def _while_restoring(error: Exception) -> bool:
-    """Whether an error arose while Lightning restored a run from a checkpoint."""
-    frames = traceback.walk_tb(error.__traceback__)
-    return any(frame.f_code.co_filename.endswith("checkpoint_connector.py") for frame, _ in frames)
-
-
 def _as_message(error: Exception) -> InputError | RunError | None:
     """What an error of Lightning's means to the user; nothing for a mistake of ours."""
     if isinstance(error, OSError):
@@ -185,9 +175,6 @@ def _as_message(error: Exception) -> InputError | RunError | None:
             "another process of this run died or did not answer in time; its own message stands "
             "above. Resume with --ckpt_path last"
         )
-    if _while_restoring(error):
-        reason = one_line(str(error))[:200]
-        return InputError(f"--ckpt_path: the checkpoint does not fit this run: {reason}")
     return None
 
 
@@ -226,7 +213,7 @@ def train(args: Sequence[str]) -> SASVCLI:
                 SASVDataModule,
                 parser_class=Parser,
                 parser_kwargs=settings | {"prog": "lightning"} | stages,
-                trainer_defaults={"callbacks": note},
+                trainer_defaults={"callbacks": [KeepBest(), note]},
                 seed_everything_default=DEFAULT_SEED,
                 auto_configure_optimizers=False,
                 save_config_kwargs={"overwrite": True},

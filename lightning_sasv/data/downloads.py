@@ -22,9 +22,10 @@ from lightning_sasv.scores import write_table
 from lightning_sasv.scores.sources import read_key, read_source
 
 Name = Literal["sasv2022-scores", "sasv2022-protocols", "sasv2022-embeddings", "aasist-weights"]
-Begin = Callable[[str, int], Callable[[int], object]]
-"""Begins the progress of a file, ``begin(name, size)``; what it returns is told of new bytes."""
+Progress = Callable[["Source", int], object]
+"""Told of each file how many of its bytes are there."""
 
+CORPUS = "SASV 2022"
 PUBLISHED = {"dev": "dev_scores_label.csv", "eval": "eval_scores.csv"}
 MIRROR_VARIABLE = "SASV_MIRROR"
 """Environment variable with the address of a mirror, in place of both hosts."""
@@ -32,14 +33,16 @@ RETRIES = 4
 """New attempts after a broken connection or a damaged file; pooch waits n seconds for the nth."""
 TIMEOUT = (10.0, 30.0)
 """Seconds to connect, and between two pieces of an answer."""
+CHUNK = 1 << 14
 _REMEDY = f"choose another address (--mirror URL or {MIRROR_VARIABLE})"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file at a commit of a repository, with its size and SHA-256, to be kept at ``place``.
+    """A file ``path`` at a commit of a repository ``owner/name``, with its size and SHA-256.
 
-    Where ``lfs``, the repository holds a pointer, and the content is a Git LFS object.
+    It is kept at ``place`` below the folder of the download. Where ``lfs``, the repository holds a
+    pointer, and the content is a Git LFS object.
     """
 
     repository: str
@@ -82,27 +85,21 @@ class Downloaded(NamedTuple):
 
 def download(
     name: Name,
-    out: str | None = None,
+    out: str | Path | None = None,
     mirror: str | None = None,
     *,
-    begin: Begin = lambda name, size: lambda new: None,
+    progress: Progress = lambda source, have: None,
 ) -> Downloaded:
     """Fetch public files, each checked against a pinned size and SHA-256.
 
-    What is there already is not fetched again; what breaks off is tried again a few times.
-
-    sasv2022-scores (5 MB): published ASV and CM scores; dev_scores.csv and eval_scores.csv are made
-    from them, ready for `lightning fuse`.
-    sasv2022-protocols (9 MB) and sasv2022-embeddings (183 MB): the corpus of the paper; with both
-    in one folder, `make table DATA=OUT` reproduces its table.
-    aasist-weights (2 MB): the public AASIST and AASIST-L checkpoints.
-
     Args:
-        name: What to fetch.
-        out: Folder to put it in; by default sasv2022, for aasist-weights weights.
-        mirror: Address in place of GitHub's, with the same paths below it; by default
-            $SASV_MIRROR, if set.
-        begin: Begins the progress of a file.
+        name: What to fetch; of ``sasv2022-scores`` tables with trial ids are made, ready to fuse.
+        out: Folder to put it in; by default ``sasv2022``, for the weights ``weights``.
+        mirror: Address in place of GitHub's; by default ``$SASV_MIRROR``, if set.
+        progress: Told of each file how many of its bytes are there.
+
+    Raises:
+        InputError: A file cannot be fetched, is not what was pinned, or stands in the way.
     """
     if name not in SOURCES:
         raise InputError(f"unknown download {name!r}; there are {', '.join(SOURCES)}")
@@ -110,24 +107,25 @@ def download(
     sources, tables = SOURCES[name], {}
     if name == "sasv2022-scores":  # without protocols the published scores have no trials
         sources += tuple(s for s in SOURCES["sasv2022-protocols"] if ".asv." in s.place)
-    fetch(sources, folder, mirror=mirror, begin=begin)
+    fetch(sources, folder, mirror=mirror, progress=progress)
     if name == "sasv2022-scores":
         tables = {folder / f"{split}_scores.csv": _tabulate(folder, split) for split in PUBLISHED}
     elif name == "sasv2022-embeddings" and not (folder / MARKER).exists():
-        write_json(folder / MARKER, {"name": "SASV 2022"})  # one that is there stays
+        write_json(folder / MARKER, {"name": CORPUS})  # for tables; a marker that is there stays
     return Downloaded(folder, sources, tables)
 
 
 def fetch(
     sources: Iterable[Source],
     out: str | Path,
+    *,
     mirror: str | None = None,
-    begin: Begin = lambda name, size: lambda new: None,
+    progress: Progress = lambda source, have: None,
 ) -> list[Path]:
-    """Fetch files into a folder; arguments as in :func:`download`.
+    """Fetch files into a folder, each checked against its pinned size and SHA-256.
 
     Files that are there and right are left alone. One that is there and differs is somebody's own:
-    it is reported before anything is fetched, never overwritten.
+    it is reported before anything is fetched, never overwritten. Arguments as in :func:`download`.
     """
     import pooch
 
@@ -143,7 +141,7 @@ def fetch(
         retry_if_failed=RETRIES,
         allow_updates=False,
     )
-    return [_fetch_one(store, folder / source.place, source, begin) for source in wanted]
+    return [_fetch_one(store, folder / source.place, source, progress) for source in wanted]
 
 
 def chosen_mirror(mirror: str | None) -> str | None:
@@ -156,7 +154,9 @@ def chosen_mirror(mirror: str | None) -> str | None:
 
 def _refuse_other(path: Path, source: Source) -> None:
     """Raise where another file has the name of ours."""
-    if path.exists() and not (path.is_file() and sha256(path) == source.sha256):
+    if not path.exists():
+        return
+    if not path.is_file() or sha256(path) != source.sha256:
         raise InputError(
             f"{path} is there already and differs from the published file; move it away or choose "
             "another --out"
@@ -167,14 +167,14 @@ class _RefusedError(Exception):
     """An answer that another attempt would not mend; pooch repeats after any ``ValueError``."""
 
 
-def _fetch_one(store: Any, path: Path, source: Source, begin: Begin) -> Path:
+def _fetch_one(store: Any, path: Path, source: Source, tell: Progress) -> Path:
     """Let pooch fetch a file, and say in a line why it cannot."""
     import requests
 
     url = store.get_url(source.place)
     ensure_directory(path.parent)
     try:
-        store.fetch(source.place, downloader=partial(_receive, source, begin))
+        store.fetch(source.place, downloader=partial(_receive, source, tell))
     except _RefusedError as error:
         raise InputError(f"{url}{error} {_REMEDY}") from None
     except requests.RequestException as error:
@@ -189,10 +189,11 @@ def _fetch_one(store: Any, path: Path, source: Source, begin: Begin) -> Path:
         ) from None
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    tell(source, source.size)
     return path
 
 
-def _receive(source: Source, begin: Begin, url: str, output_file: str, pooch: Any) -> None:
+def _receive(source: Source, tell: Progress, url: str, output_file: str, pooch: Any) -> None:
     """Receive a file of the pinned size; the last three arguments are those of a downloader."""
     import requests
 
@@ -208,11 +209,10 @@ def _receive(source: Source, begin: Begin, url: str, output_file: str, pooch: An
         answer.raise_for_status()
         if "Content-Encoding" not in answer.headers:
             _check_size(int(answer.headers.get("Content-Length", source.size)), source)
-        advance = begin(Path(source.place).name, source.size)
-        for chunk in answer.iter_content(1 << 14):
+        for chunk in answer.iter_content(CHUNK):
             file.write(chunk)
             _check_size(max(file.tell(), source.size), source)
-            advance(len(chunk))
+            tell(source, file.tell())
 
 
 def _check_size(size: int, source: Source) -> None:
@@ -235,7 +235,7 @@ def _tabulate(folder: Path, split: str) -> int:
     """Make ``<split>_scores.csv`` of a published file and its protocol; the number of trials."""
     protocol = folder / "protocols" / TRIAL_PROTOCOL.format(split=split)
     scores = folder / "published" / PUBLISHED[split]
-    table = read_source(str(scores), read_key(str(protocol), TRIALS))
+    table = read_source(str(scores), read_key(str(protocol), TRIALS).table).table
     path = folder / f"{split}_scores.csv"
     fresh = write_table(path.with_name(f".{path.name}.new"), table)
     try:

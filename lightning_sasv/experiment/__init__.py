@@ -1,1 +1,115 @@
-"""Experiments of several seeds and systems: training, evaluation, launching."""
+"""Experiments of several seeds and systems: training, evaluation, launching.
+
+Neither of the two functions imports Lightning before it is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.recipe import CorpusSettings, Launcher, Recipe, parse_seeds
+from lightning_sasv.experiment.sweep import sweep
+from lightning_sasv.results import METRICS_FILE, TWIN, link_scores, read_metrics
+
+if TYPE_CHECKING:
+    from lightning_sasv.report.table1 import Check, Row
+
+__all__ = ["CorpusSettings", "TableResults", "sweep", "table"]
+
+EMBEDDED = CorpusSettings()
+"""The default corpus: the embedded twin at full scale."""
+
+
+class TableResults(NamedTuple):
+    """Table 1 as it was written.
+
+    Attributes:
+        folder: Where.
+        rows: A row for each system.
+        remarks: What its reader must know.
+        checks: Whether the systems come out in the paper's order, on a whole run on the twin.
+    """
+
+    folder: Path
+    rows: list[Row]
+    remarks: list[str]
+    checks: list[Check]
+
+
+def table(
+    seeds: str = "1986-1991",
+    systems: str = "paper",
+    data: CorpusSettings = EMBEDDED,
+    epochs: int = 10,
+    out: str = "results/table1",
+    replicates: int = 1000,
+    hidden_dims: tuple[int, ...] = (258, 128, 64),
+    lr: float = 5e-5,
+    weight_decay: float = 1e-3,
+    class_weights: tuple[float, float] = (0.1, 0.9),
+    threads: int = 1,
+    overwrite: bool = False,
+    processes: int | None = None,
+    launcher: Launcher = "here",
+    seeds_per_job: int = 3,
+    launcher_options: dict[str, str | int] | None = None,
+) -> TableResults:
+    """Table 1 of the paper: train one CM head per seed, fit and evaluate every system on it.
+
+    Works on the embedded twin, a simulated corpus, unless --data.root names a real one. What is
+    finished is kept: run again, and only what is missing is computed. Results of another
+    configuration are never mixed in.
+
+    Args:
+        seeds: Training seeds, as 1986-1991 or 1986,1988.
+        systems: Systems: paper (the eight of the paper), ours, all, or a list as B1,L3c,L3t.
+        data: The corpus.
+        epochs: Training epochs.
+        out: Folder for the results: table.md, table.csv, table.tex, metrics.json, and for each
+            seed a folder with its scores, fitted systems, metrics and checkpoint, for `lightning
+            report`; scores/ leads to the score files of every seed.
+        replicates: Bootstrap replicates of the first seed's intervals; 0 for none.
+        hidden_dims: Widths of the CM head; 256,128,64 has the 82.5 k parameters of the paper.
+        lr: Learning rate of Adam.
+        weight_decay: L2 penalty in Adam.
+        class_weights: Weights of spoof and bona fide in the loss.
+        threads: CPU threads; the last bits of a result depend on it.
+        overwrite: Begin anew: remove the results that are in OUT, whatever they were made with.
+        processes: Processes that share the work on this machine; by default one for each core, up
+            to four, and one on a GPU. The results do not depend on it.
+        launcher: Where to run: here, or as submitted jobs: local (on this machine) or slurm.
+        seeds_per_job: Seeds that are trained together, as one stacked model; with local and slurm
+            those of one job. The last bits of a result depend on it.
+        launcher_options: Parameters for submitit, e.g. {slurm_partition: gpu, timeout_min: 60}.
+    """
+    from lightning_sasv.experiment.recipe import make_corpus
+    from lightning_sasv.experiment.workers import Workers, usable_processes
+    from lightning_sasv.fusion import system_names
+    from lightning_sasv.report.table1 import order_checks
+    from lightning_sasv.report.table1_text import write_table
+
+    folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
+    if replicates < 0:
+        raise InputError(f"--replicates must be at least 0, got {replicates}")
+    model = {"hidden_dims": tuple(hidden_dims), "lr": lr, "weight_decay": weight_decay}
+    recipe = Recipe(model | {"class_weights": class_weights}, asdict(data), epochs, threads)
+    files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
+    with Workers(make_corpus, recipe) as workers:
+        pieces = ceil(sum(not file.exists() for file in files) / max(seeds_per_job, 1))
+        here = processes if launcher == "here" else 1
+        workers.keep(usable_processes(pieces, here, threads) - 1)  # they import meanwhile
+        from lightning_sasv.experiment.launch import launch
+        from lightning_sasv.experiment.run import Job
+
+        chosen = (tuple(numbers), tuple(names), folder, numbers[0], replicates, seeds_per_job)
+        job = Job(recipe, *chosen)
+        launch(job, launcher, processes, launcher_options, overwrite, workers)
+    found = [read_metrics(file) for file in files]
+    link_scores(folder, numbers)
+    rows, remarks = write_table(folder, found, names)
+    whole = found[0][names[0]]["corpus"] == TWIN and data.scale == 1 and epochs >= 10
+    return TableResults(folder, rows, remarks, order_checks(rows) if whole else [])

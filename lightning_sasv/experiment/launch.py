@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.experiment.processes import Helpers
-from lightning_sasv.experiment.run import Job, begin, run_job
-from lightning_sasv.experiment.settings import Launcher
+from lightning_sasv.experiment.recipe import Launcher
+from lightning_sasv.experiment.run import Job, add_intervals, begin, run_job
+from lightning_sasv.experiment.workers import Workers
 
 
 def split_job(job: Job) -> list[Job]:
@@ -25,7 +25,7 @@ def launch(
     processes: int | None = None,
     options: dict[str, str | int] | None = None,
     overwrite: bool = False,
-    helpers: Helpers | None = None,
+    workers: Workers | None = None,
 ) -> str:
     """Run a job and return the key of its results.
 
@@ -36,12 +36,12 @@ def launch(
         processes: Processes of launcher ``here``; by default as many as there are cores.
         options: Parameters for submitit, e.g. ``{"slurm_partition": "gpu", "timeout_min": 60}``.
         overwrite: Remove the results that are in ``job.out`` first.
-        helpers: Processes that are getting ready already, for launcher ``here``.
+        workers: Processes that are getting ready already, for launcher ``here``.
     """
     if job.stack < 1:
         raise InputError(f"--seeds_per_job must be at least 1, got {job.stack}")
     if launcher == "here":
-        return run_job(job, overwrite, processes, helpers)
+        return run_job(job, overwrite, processes, workers)
     executor = _executor(launcher, job.out / "jobs", options or {})
     _, key, missing = begin(job, overwrite)  # a mistake is reported before anything is submitted
     parts = [replace(part, progress=False) for part in split_job(job)]
@@ -51,6 +51,7 @@ def launch(
     except Exception as error:  # whatever the cluster has against it
         raise RunError(f"--launcher {launcher}: cannot submit: {_last_line(error)}") from None
     _wait(submitted, job.out / "jobs")
+    add_intervals(job, key)
     return key
 
 

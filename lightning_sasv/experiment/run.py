@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from pytorch_lightning import Callback, LightningDataModule, Trainer
+from pytorch_lightning.callbacks import RichProgressBar
+from pytorch_lightning.loggers import CSVLogger
 
+from lightning_sasv.callbacks import (
+    FitFusion,
+    KeepBest,
+    NoteInterrupt,
+    SaveLast,
+    WriteResults,
+    interrupts,
+)
+from lightning_sasv.checkpoints import AtomicCheckpointIO
 from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
-from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.processes import Helpers, usable_processes
-from lightning_sasv.experiment.ready import make_corpus
-from lightning_sasv.experiment.room import needed_bytes, require_room, require_writable
-from lightning_sasv.experiment.seeds import SeedFolder, SeedScores, add_intervals, fill
-from lightning_sasv.experiment.settings import Experiment, check_recipe, digest
-from lightning_sasv.experiment.training import make_datamodule, train_heads
-from lightning_sasv.files import write_text
-from lightning_sasv.results import METRICS_FILE
+from lightning_sasv.evaluation.intervals import resample
+from lightning_sasv.evaluation.systems import System, Trials
+from lightning_sasv.experiment.recipe import Recipe, check_recipe, digest, make_corpus
+from lightning_sasv.experiment.workers import Workers, usable_processes
+from lightning_sasv.files import ensure_directory, write_text
+from lightning_sasv.fusion import SYSTEMS, build_system
+from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.models import SASVModule
+from lightning_sasv.results import (
+    METRICS_FILE,
+    PREFIX,
+    SPLITS,
+    Metrics,
+    checkpoint_file,
+    clear_seeds,
+    fitted_file,
+    merge_metrics,
+    read_metrics,
+    scores_file,
+    write_metrics,
+)
+from lightning_sasv.scores import read_table
 
 GROUP_FILE = "group.json"
 
@@ -32,7 +56,7 @@ class Job:
     """Seeds to train, systems to evaluate on each, and where to write.
 
     Attributes:
-        experiment: Recipe and corpus.
+        recipe: Training and corpus.
         seeds: Training seeds.
         systems: Fusion systems.
         out: Folder of the experiment.
@@ -42,7 +66,7 @@ class Job:
         progress: Show a progress bar.
     """
 
-    experiment: Experiment
+    recipe: Recipe
     seeds: tuple[int, ...]
     systems: tuple[str, ...]
     out: Path
@@ -52,62 +76,48 @@ class Job:
     progress: bool = True
 
 
-def seed_folder(out: Path, seed: int, key: str) -> SeedFolder:
-    """Folder of one seed's results."""
-    return SeedFolder(out / f"seed{seed}", seed, key)
+@dataclass(frozen=True)
+class SeedFolder:
+    """The folder ``seed<N>`` of a table, laid out like any folder of results.
 
-
-def run_job(
-    job: Job,
-    overwrite: bool = False,
-    processes: int | None = 1,
-    helpers: Helpers | None = None,
-) -> str:
-    """Compute what is missing of a job and return the key of its results.
-
-    Which seeds are trained together does not depend on the number of processes, and seeds that
-    were once begun together are finished together: a run that was killed and one that was not, on
-    one process and on several, end with the same bits.
-
-    Args:
-        job: What to run.
-        overwrite: Begin anew: remove the results that are in ``job.out``.
-        processes: Processes that share the work; by default as many as there are cores.
-        helpers: Processes that are getting ready already.
+    Attributes:
+        path: The folder.
+        key: Key of the training; entries with another key are not ours. One without any was not
+            finished.
     """
-    corpus, key, missing = begin(job, overwrite)
-    groups = _groups(job, key, missing)
-    number = usable_processes(len(groups), processes, job.experiment.threads)
-    silent = replace(job, progress=False)
-    others = [(silent, groups[n::number], key, missing) for n in range(1, number)]
-    (helpers or Helpers(make_corpus, job.experiment)).run(
-        lambda: _run_groups(job, groups[::number], key, missing, corpus), _run_groups, others
-    )
-    return key
+
+    path: Path
+    key: str
+
+    def metrics(self) -> Metrics:
+        """What is finished; results of another configuration are an error, never mixed in."""
+        file = self.path / METRICS_FILE
+        found = read_metrics(file) if file.exists() else {}
+        for name, entry in found.items():
+            if not isinstance(entry, dict) or entry.get("key", self.key) != self.key:
+                raise InputError(
+                    f"{self.path} holds results of another configuration, data set or version "
+                    f"({name}); choose another --out, or add --overwrite to replace them"
+                )
+        return {name: entry for name, entry in found.items() if "key" in entry}
+
+    def missing(self, systems: Iterable[str]) -> list[str]:
+        """Systems without a finished result under their present configuration.
+
+        Metrics are noted as finished last; where one of the other files has been removed since,
+        every system is missing.
+        """
+        found = self.metrics()
+        files = [*(scores_file(self.path, split) for split in SPLITS), checkpoint_file(self.path)]
+        files += [fitted_file(self.path, name) for name in found]
+        if not all(file.is_file() for file in files):
+            return list(systems)
+        return [s for s in systems if found.get(s, {}).get("system_key") != system_key(s)]
 
 
-def _run_groups(
-    job: Job,
-    groups: Sequence[Sequence[int]],
-    key: str,
-    missing: Sequence[int],
-    corpus: Corpus | None = None,
-) -> None:
-    """Train and evaluate groups of seeds one after the other."""
-    quiet()
-    torch.set_num_threads(job.experiment.threads)
-    for group in groups:
-        data = make_datamodule(job.experiment, group)
-        if corpus is not None:
-            data.__dict__["corpus"] = corpus
-        corpus = data.corpus
-        try:
-            _run_group(replace(job, seeds=tuple(group)), data, key, missing)
-        except OSError as error:
-            raise InputError(
-                f"cannot go on writing to {job.out}: {error.strerror or error}; what is finished "
-                "is kept: the same command goes on when that is mended"
-            ) from error
+def system_key(name: str) -> str:
+    """Key of a fusion system's configuration."""
+    return digest(build_system(name).config)
 
 
 def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
@@ -120,30 +130,51 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     Returns:
         The corpus, the key of the results, and the seeds that lack some.
     """
-    require_writable(job.out)
-    corpus = make_corpus(job.experiment)
+    places = [job.out / "training", *job.out.glob("training/*"), *job.out.glob("seed[0-9]*")]
+    places += job.out.glob("seed[0-9]*/*")
+    for place in [job.out, *places]:
+        if place == job.out or place.is_dir():
+            ensure_directory(place)
+    job.recipe.module(job.seeds[:1])
+    corpus = make_corpus(job.recipe)
     corpus.check()
-    recipe = job.experiment.recipe(corpus)
     if overwrite:
-        clear(job.out)
-    key = check_recipe(job.out, recipe)
+        clear_seeds(job.out)
+    key = check_recipe(job.out, job.recipe.content(corpus))
     for path in sorted(job.out.glob("seed[0-9]*")):
-        SeedFolder(path, 0, key).metrics()  # also of seeds that are not asked for now
-    missing = [s for s in job.seeds if _unfinished(job, seed_folder(job.out, s, key))]
-    sizes = (len(missing), len(job.systems), job.experiment.hidden_dims)
-    require_room(job.out, needed_bytes(corpus, *sizes))
-    return corpus, key, missing
+        SeedFolder(path, key).metrics()  # also of seeds that are not asked for now
+    folders = {seed: SeedFolder(job.out / f"seed{seed}", key) for seed in job.seeds}
+    return corpus, key, [seed for seed, one in folders.items() if one.missing(job.systems)]
 
 
-def _unfinished(job: Job, folder: SeedFolder) -> bool:
-    if folder.missing(job.systems):
-        return True
-    wants = folder.seed == job.interval_seed and job.replicates > 0
-    return wants and bool(folder.lacks_interval(job.systems, job.replicates))
+def run_job(
+    job: Job,
+    overwrite: bool = False,
+    processes: int | None = 1,
+    workers: Workers | None = None,
+) -> str:
+    """Compute what is missing of a job and return the key of its results.
 
+    Which seeds are trained together does not depend on the number of processes, and seeds that
+    were once begun together are finished together: a run that was killed and one that was not, on
+    one process and on several, end with the same bits.
 
-def _group_folder(out: Path, key: str, seeds: Sequence[int]) -> Path:
-    return out / "training" / digest([key, list(seeds)])
+    Args:
+        job: What to run.
+        overwrite: Begin anew: remove the results that are in ``job.out``.
+        processes: Processes that share the work; by default as many as there are cores.
+        workers: Processes that are getting ready already.
+    """
+    corpus, key, missing = begin(job, overwrite)
+    groups = _groups(job, key, missing)
+    number = usable_processes(len(groups), processes, job.recipe.threads)
+    silent = replace(job, progress=False)
+    others = [(silent, groups[n::number], key) for n in range(1, number)]
+    (workers or Workers(make_corpus, job.recipe)).run(
+        lambda: _run_groups(job, groups[::number], key, corpus), _run_groups, others
+    )
+    add_intervals(job, key)
+    return key
 
 
 def _groups(job: Job, key: str, missing: Sequence[int]) -> list[list[int]]:
@@ -158,42 +189,132 @@ def _groups(job: Job, key: str, missing: Sequence[int]) -> list[list[int]]:
     return groups + [left[n : n + job.stack] for n in range(0, len(left), job.stack)]
 
 
-def _run_group(job: Job, data: SASVDataModule, key: str, missing: Sequence[int]) -> None:
-    folder = _group_folder(job.out, key, job.seeds)
-    group = {"key": key, "seeds": list(job.seeds)}
-    write_text(folder / GROUP_FILE, json.dumps(group) + "\n")
-    trainer, module, best = train_heads(job.experiment, data, folder, job.progress)
-    trainer.validate(module, datamodule=data, verbose=False)
-    dev = module.scored_trials()
-    trainer.test(module, datamodule=data, verbose=False)
-    evaluation = module.scored_trials()
-    for copy, seed in enumerate(job.seeds):
-        if seed not in missing:
-            continue
-        target = seed_folder(job.out, seed, key)
-        scores = SeedScores(module, copy, data.corpus, dev, evaluation)
-        fill(target, scores, job.systems, int(best.epoch[copy]))
-        if seed == job.interval_seed and job.replicates > 0:
-            add_intervals(target, scores, job.systems, job.replicates)
-
-
-def link_scores(out: Path, seeds: Sequence[int]) -> None:
-    """Make ``scores/seed<N>`` lead to the score files of each seed, where links can be made."""
-    for seed in seeds:
-        link = out / "scores" / f"seed{seed}"
-        with contextlib.suppress(OSError):
-            link.parent.mkdir(exist_ok=True)
-            link.symlink_to(Path("..") / link.name / "scores", target_is_directory=True)
-
-
-def clear(out: Path) -> None:
-    """Remove the results of an earlier experiment, and nothing else, from ``out``."""
-    for place in [out / "training", *out.glob("seed[0-9]*"), *out.glob("scores/seed[0-9]*")]:
+def _run_groups(
+    job: Job, groups: Sequence[Sequence[int]], key: str, corpus: Corpus | None = None
+) -> None:
+    """Train and evaluate groups of seeds one after the other."""
+    quiet()
+    torch.set_num_threads(job.recipe.threads)
+    for seeds in groups:
         try:
-            if place.is_symlink():
-                place.unlink()
-            elif place.is_dir():  # metrics first: what has none counts as unfinished
-                (place / METRICS_FILE).unlink(missing_ok=True)
-                shutil.rmtree(place)
+            corpus = train_stack(replace(job, seeds=tuple(seeds)), key, corpus)
+            add_intervals(replace(job, seeds=tuple(seeds)), key)
         except OSError as error:
-            raise InputError(f"cannot remove {place}: {error.strerror}") from None
+            raise InputError(
+                f"cannot go on writing to {job.out}: {error.strerror or error}; what is finished "
+                "is kept: the same command goes on when that is mended"
+            ) from error
+
+
+def make_trainer(callbacks: Sequence[Callback], **settings: Any) -> Trainer:
+    """A Trainer as in ``configs/base.yaml``."""
+    return Trainer(
+        accelerator="auto",
+        devices=1,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        deterministic=True,
+        callbacks=list(callbacks),
+        plugins=[AtomicCheckpointIO()],
+        enable_model_summary=False,
+        **settings,
+    )
+
+
+def train_stack(job: Job, key: str, corpus: Corpus | None = None) -> Corpus:
+    """Train the heads of ``job.seeds`` together, then do with each what ``fit`` does with one.
+
+    A training that was broken off goes on from its last finished epoch; a finished one is only
+    loaded.
+
+    Args:
+        job: What to train, and where to write.
+        key: Key of the results.
+        corpus: The corpus, if it was made before.
+
+    Returns:
+        The corpus.
+    """
+    data = job.recipe.datamodule(job.seeds, corpus)
+    folder = job.out / "training" / digest([key, list(job.seeds)])
+    write_text(folder / GROUP_FILE, json.dumps({"key": key, "seeds": list(job.seeds)}) + "\n")
+    module, best, note = job.recipe.module(job.seeds), KeepBest(save=False), NoteInterrupt()
+    bar = [RichProgressBar()] if job.progress else []
+    trainer = make_trainer(
+        [best, note, SaveLast(str(folder)), *bar],
+        max_epochs=job.recipe.epochs,
+        logger=CSVLogger(folder.parent, name=folder.name, version=""),
+        enable_progress_bar=job.progress,
+    )
+    last = folder / "last.ckpt"
+    with interrupts(note, "finished epochs and seeds are kept: the same command goes on"):
+        trainer.fit(module, datamodule=data, ckpt_path=last if last.exists() else None)
+        for copy, seed in enumerate(job.seeds):
+            target = SeedFolder(job.out / f"seed{seed}", key)
+            if missing := target.missing(job.systems):
+                names = [name for name in SYSTEMS if name in {*target.metrics(), *job.systems}]
+                head = module.alone(copy, names)
+                fill(target, head, data, missing, int(best.epoch[copy]), note)
+    return data.corpus
+
+
+def fill(
+    folder: SeedFolder,
+    module: SASVModule,
+    data: LightningDataModule,
+    missing: Sequence[str],
+    epoch: int,
+    note: NoteInterrupt,
+) -> None:
+    """Fit and evaluate the systems of one seed and write everything.
+
+    Args:
+        folder: Where to write.
+        module: The head of the seed, and its systems.
+        data: The corpus.
+        missing: Systems whose results, if there are any, are of no use.
+        epoch: The best epoch.
+        note: Notes an interrupt.
+    """
+    file, done = folder.path / METRICS_FILE, folder.metrics()
+    if done.keys() & set(missing):
+        write_metrics(file, {name: done[name] for name in done if name not in missing})
+    callbacks = [FitFusion(each_epoch=False), WriteResults(str(folder.path)), note]
+    settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = make_trainer(callbacks, **settings)
+    finish(trainer, module, data)
+    trainer.save_checkpoint(checkpoint_file(folder.path), weights_only=True)
+    own = {"key": folder.key, "best_epoch": epoch}
+    merge_metrics(file, {name: own | {"system_key": system_key(name)} for name in module.names})
+
+
+def finish(trainer: Trainer, module: SASVModule, data: LightningDataModule) -> None:
+    """The end of every training: score dev and eval with the best epoch, and write the results."""
+    for stage in (trainer.validate, trainer.test):
+        stage(module, datamodule=data, verbose=False)
+
+
+def add_intervals(job: Job, key: str) -> None:
+    """Add the 95 % trial-bootstrap interval of the eval SASV-EER to the metrics of one seed."""
+    if job.interval_seed not in job.seeds or job.replicates < 1:
+        return
+    folder, wanted = SeedFolder(job.out / f"seed{job.interval_seed}", key), job.replicates
+    done = folder.metrics()
+    lacking = [s for s in job.systems if done[s].get("ci", {}).get("replicates") != wanted]
+    if not lacking:
+        return
+    table = read_table(scores_file(folder.path, "eval"))
+    drawn = resample(  # every system on the same replicates, which are drawn once
+        [System(name, {"sasv": table.numbers(f"{PREFIX}{name}")}) for name in lacking],
+        Trials(table, table.labels(), cm_only=False),
+        "trial",
+        wanted,
+        Settings(),
+        names={name: ["sasv_eer"] for name in lacking},
+    )
+    found: Metrics = {}
+    for name, replicates in drawn.items():
+        low, high = replicates["sasv_eer"].interval()
+        entry = {"metric": "sasv_eer", "unit": "trial", "replicates": wanted}
+        found[name] = {"ci": entry | {"low": low, "high": high}}
+    merge_metrics(folder.path / METRICS_FILE, found)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
 import torch
 from pytorch_lightning import LightningModule
+from pytorch_lightning.core.optimizer import LightningOptimizer
+from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
@@ -19,7 +21,6 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.metrics.functional import eer
 from lightning_sasv.models.cm_head import CMHead
-from lightning_sasv.models.inner_steps import InnerSteps
 from lightning_sasv.models.scoring import ProbeScores, ScoredTrials, has_every_class
 from lightning_sasv.trials import TrialClass
 
@@ -65,6 +66,8 @@ class SASVModule(LightningModule):
                 "model.lr and model.class_weights must be positive and model.weight_decay not "
                 f"negative; got {lr}, {list(class_weights)} and {weight_decay}"
             )
+        if min(hidden_dims, default=1) < 1:
+            raise InputError(f"model.hidden_dims must be at least 1, got {list(hidden_dims)}")
         self.automatic_optimization = False
         self.lr, self.weight_decay = lr, weight_decay
         self.seeds = tuple(seeds)
@@ -73,8 +76,13 @@ class SASVModule(LightningModule):
         unknown = set(fusion or {}) - (set(signature(FusionSystem).parameters) - {"copies"})
         if unknown:
             raise InputError(f"model.fusion: a fusion system has no setting {min(unknown)!r}")
+        self.names = tuple(systems)
         self.fusion = nn.ModuleDict(
-            {name: build_system(name, copies=len(self.seeds), **(fusion or {})) for name in systems}
+            {
+                self._key(name, copy): build_system(name, **(fusion or {}))
+                for name in systems
+                for copy in range(len(self.seeds))
+            }
         )
         self.dev_rates: list[float] = []
         self._probe_scores: ProbeScores | None = None
@@ -95,21 +103,55 @@ class SASVModule(LightningModule):
         """The corpus of the Trainer's data module."""
         return self.trainer.datamodule.corpus  # type: ignore[attr-defined]
 
+    def _key(self, name: str, copy: int) -> str:
+        return name if len(self.seeds) == 1 else f"{name}@{copy}"
+
     @property
-    def systems(self) -> dict[str, FusionSystem]:
-        """The fusion systems by name."""
-        return dict(self.fusion.items())  # type: ignore[arg-type]
+    def systems(self) -> list[dict[str, FusionSystem]]:
+        """The fusion systems of each seed, by name."""
+        return [
+            {name: cast("FusionSystem", self.fusion[self._key(name, copy)]) for name in self.names}
+            for copy in range(len(self.seeds))
+        ]
+
+    def alone(self, copy: int, systems: Sequence[str]) -> SASVModule:
+        """The head of one seed as a module of its own, with systems of its own."""
+        own = {"systems": tuple(systems), "seeds": (self.seeds[copy],)}
+        module = SASVModule(**(dict(self.hparams) | own))
+        module.head.load_state_dict(self.head.select(copy).state_dict())
+        return module
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the seeds: they belong to the weights."""
         checkpoint["seeds"] = list(self.seeds)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take over the seeds of the weights; a training cannot go on under another seed."""
+        """Take over the seeds of the weights; compare names and shapes before they are loaded.
+
+        A training cannot go on under another seed. Up to version 0.1 what a system has learned had
+        a first axis of seeds.
+        """
         seeds = tuple(checkpoint.get("seeds", self.seeds))
         fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         if fitting and seeds != self.seeds:
             raise InputError(f"the checkpoint is of seed {seeds}, not {self.seeds}; resume with it")
+        state, own = checkpoint["state_dict"], self.state_dict()
+        for name in own.keys() & state.keys():
+            if name.startswith("fusion.") and state[name].shape == (1, *own[name].shape):
+                state[name] = state[name][0]
+        reasons = [f"it lacks {name}" for name in own.keys() - state.keys()]
+        reasons += [f"this model has no {name}" for name in state.keys() - own.keys()]
+        reasons += [
+            f"{name} is {list(state[name].shape)} there and {list(value.shape)} here"
+            for name, value in self.head.state_dict(prefix="head.").items()
+            if name in state and state[name].shape != value.shape
+        ]
+        if fitting and "optimizer_states" not in checkpoint:
+            reasons.append("it holds weights alone, and a training cannot go on from these")
+        if reasons:
+            raise InputError(
+                f"--ckpt_path: the checkpoint does not fit this run: {'; '.join(reasons[:3])}"
+            )
         self.seeds = seeds
 
     # Training
@@ -141,19 +183,36 @@ class SASVModule(LightningModule):
         gradients are averaged over processes, hence the factor ``world_size``. The heads share no
         parameter, so that the gradient of the summed loss is each head's own.
         """
-        dtype, steps = self.head.dtype, InnerSteps(self, self.head.parameters())
+        dtype, optimizer = self.head.dtype, cast("LightningOptimizer", self.optimizers())
         vectors, target = block.vectors.to(dtype), (block.label == 1).to(dtype)
         weight = self.trial_weights(block.label, block.counts) * self.trainer.world_size
+        plain = self._is_plain()
+        backward = Tensor.backward if plain else self.manual_backward
+        step = optimizer.optimizer.step if plain else optimizer.step
         scores = []
         for x, y, w in zip(vectors, target, weight, strict=True):
             score = self.head.score(x)
             scores.append(score.detach())
-            steps.take(score, (scores[-1].sigmoid() - y) * w)
-        steps.finish()
+            optimizer.optimizer.zero_grad()
+            backward(score, gradient=(scores[-1].sigmoid() - y) * w)
+            step()
+        if plain:  # checkpoints go by the number of steps, which the Trainer has not seen
+            progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
+            for counter in (progress.total, progress.current):
+                counter.ready += len(scores)
+                counter.completed += len(scores)
         losses = binary_cross_entropy_with_logits(
             torch.stack(scores), target, weight, reduction="none"
         )
         self._train_loss.append(losses.sum((1, 2)))
+
+    def _is_plain(self) -> bool:
+        """Whether PyTorch's own steps, a fifth quicker than Lightning's, do the same.
+
+        That is so on one device in full precision: nothing is scaled or shared between processes.
+        """
+        one = isinstance(self.trainer.strategy, SingleDeviceStrategy)
+        return one and self.trainer.precision in ("32-true", "64-true")
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch (logging every step would cost more than the step)."""
@@ -168,14 +227,23 @@ class SASVModule(LightningModule):
         corpus = self.corpus
         return corpus.eval if self.trainer.testing or self.trainer.predicting else corpus.dev
 
-    def _start_scoring(self) -> None:
+    def on_validation_epoch_start(self) -> None:
+        """Forget the scores of the last epoch."""
         probes = len(self.trial_set().probes)
         self._probe_scores = ProbeScores(len(self.seeds), probes).to(self.device)
         self._scored = None
 
-    def _score_batch(self, batch: ProbeBatch) -> None:
+    def validation_step(self, batch: ProbeBatch, batch_idx: int) -> None:
+        """Score a batch of probes."""
         assert self._probe_scores is not None
         self._probe_scores.update(batch.rows, self.head.score(batch.vectors))
+
+    on_test_epoch_start = on_predict_epoch_start = on_validation_epoch_start
+    test_step = predict_step = validation_step
+
+    def on_test_epoch_end(self) -> None:
+        """Gather the scores while every process is at this point."""
+        self.scored_trials()
 
     def scored_trials(self) -> ScoredTrials:
         """Scores of the trials of this epoch, the same in every process."""
@@ -188,34 +256,6 @@ class SASVModule(LightningModule):
             asv = data.asv_scores.double()
             self._scored = ScoredTrials(asv[kept], cm[:, kept], data.label[kept], kept)
         return self._scored
-
-    def on_validation_epoch_start(self) -> None:
-        """Forget the scores of the last epoch."""
-        self._start_scoring()
-
-    def validation_step(self, batch: ProbeBatch, batch_idx: int) -> None:
-        """Score a batch of probes."""
-        self._score_batch(batch)
-
-    def on_test_epoch_start(self) -> None:
-        """Forget the scores of the last epoch."""
-        self._start_scoring()
-
-    def test_step(self, batch: ProbeBatch, batch_idx: int) -> None:
-        """Score a batch of probes."""
-        self._score_batch(batch)
-
-    def on_test_epoch_end(self) -> None:
-        """Gather the scores while every process is at this point."""
-        self.scored_trials()
-
-    def on_predict_epoch_start(self) -> None:
-        """Forget the scores of the last epoch."""
-        self._start_scoring()
-
-    def predict_step(self, batch: ProbeBatch, batch_idx: int) -> None:
-        """Score a batch of probes."""
-        self._score_batch(batch)
 
     def on_validation_epoch_end(self) -> None:
         """Log dev loss and CM EER; callbacks have fitted the fusion systems by then."""

@@ -13,7 +13,7 @@ import torch
 from lightning_sasv.callbacks import KeepBest
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.models import SASVModule
-from tests.helpers import quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, quiet_trainer, shared_data
 
 
 class Scripted(SASVModule):
@@ -44,7 +44,7 @@ def test_checkpoint_of_one_seed(name: str, twin: Corpus, tmp_path: Path) -> None
     rates, epoch = CASES[name]
     module, trainer = Scripted([rates]), quiet_trainer(tmp_path, epochs=4)
     trainer.fit(module, shared_data(twin, seeds=(0,)))
-    best = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)
+    best = torch.load(best_checkpoint(trainer), weights_only=True)
     assert best["epoch"] == epoch
     assert torch.equal(best["state_dict"]["head.weight_0"], module.heads[epoch])
 

@@ -21,7 +21,7 @@ from lightning_sasv.fusion import build_system
 from lightning_sasv.metrics.functional import sasv_eers
 from lightning_sasv.models import SASVModule
 from lightning_sasv.scores import read_scores
-from tests.helpers import quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, quiet_trainer, shared_data
 
 SYSTEMS = ("L3c", "B1")
 
@@ -42,7 +42,7 @@ def test_checkpoint_has_the_systems_of_its_own_weights(
     run: tuple[pl.Trainer, Path], twin: Corpus
 ) -> None:
     """ModelCheckpoint is listed first, and still saves after the fit of the same epoch."""
-    checkpoint = torch.load(run[0].checkpoint_callback.best_model_path, weights_only=True)
+    checkpoint = torch.load(best_checkpoint(run[0]), weights_only=True)
     module = SASVModule(systems=SYSTEMS)
     module.load_state_dict(checkpoint["state_dict"])
     dev = twin.dev
@@ -124,7 +124,7 @@ def test_nothing_is_refitted_outside_of_fit(
     run: tuple[pl.Trainer, Path], twin: Corpus, tmp_path: Path
 ) -> None:
     """Other dev trials in ``validate`` and ``test`` leave the fitted state alone."""
-    checkpoint = run[0].checkpoint_callback.best_model_path
+    checkpoint = best_checkpoint(run[0])
     before = torch.load(checkpoint, weights_only=True)["state_dict"]
     other = replace(twin, dev=replace(twin.eval, name="dev"))  # a fit on these would differ
     module, trainer = SASVModule(systems=SYSTEMS), quiet_trainer(tmp_path)

@@ -16,7 +16,7 @@ from scipy.stats import skew
 from lightning_sasv.data import Corpus, make_twin
 from lightning_sasv.models import SASVModule
 from lightning_sasv.trials import TrialClass
-from tests.helpers import quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, quiet_trainer, shared_data
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Scored:
     corpus = make_twin()
     module, trainer = SASVModule(), quiet_trainer(tmp_path_factory.mktemp("twin"), epochs=3)
     trainer.fit(module, shared_data(corpus))
-    best = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)
+    best = torch.load(best_checkpoint(trainer), weights_only=True)
     module.load_state_dict(best["state_dict"])
     asv, cm = {}, {}
     for data in (corpus.dev, corpus.eval):

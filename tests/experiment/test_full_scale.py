@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 import torch
 
+from lightning_sasv.callbacks import KeepBest
 from lightning_sasv.data import Corpus, make_twin
-from lightning_sasv.experiment.settings import Experiment
-from lightning_sasv.experiment.training import train_heads
 from lightning_sasv.models import SASVModule
 from lightning_sasv.report.table1 import PAPER, make_rows, order_checks
-from tests.helpers import quiet_trainer, run_measured, shared_data
+from tests.helpers import best_checkpoint, quiet_trainer, run_measured, shared_data
 
 pytestmark = pytest.mark.slow
 
@@ -35,23 +35,27 @@ def corpus() -> Corpus:
     return make_twin(0.1)
 
 
+def last_module(runner: pl.Trainer, seeds: tuple[int, ...]) -> SASVModule:
+    module, file = SASVModule(seeds=seeds), best_checkpoint(runner).with_name("last.ckpt")
+    module.load_state_dict(torch.load(file, weights_only=True)["state_dict"])
+    return module
+
+
 def test_stacked_training_is_that_of_separate_runs(corpus: Corpus, tmp_path: Path) -> None:
     """Float32, ten epochs: equal dev EERs, and scores that differ by the order of summation."""
-    seeds, experiment = (1986, 1987, 1988), Experiment()
-    data = shared_data(corpus, seeds=seeds)
-    _, _, best = train_heads(experiment, data, tmp_path / "all", False)
-    last = torch.load(tmp_path / "all" / "last.ckpt", weights_only=True)["state_dict"]
+    seeds, best = (1986, 1987, 1988), KeepBest(save=False)
+    runner = quiet_trainer(tmp_path / "all", epochs=10, best=False, callbacks=[best])
+    runner.fit(SASVModule(seeds=seeds), shared_data(corpus, seeds=seeds))
+    together = last_module(runner, seeds)
     vectors = corpus.dev.probe_vectors
     for copy, seed in enumerate(seeds):
-        alone = SASVModule(seeds=(seed,))
-        runner = quiet_trainer(tmp_path / str(seed), epochs=experiment.epochs)
-        runner.fit(alone, shared_data(corpus, seeds=(seed,)))
-        end = SASVModule(seeds=seeds)
-        end.load_state_dict({k: v for k, v in last.items() if k.startswith("head.")}, strict=False)
+        runner = quiet_trainer(tmp_path / str(seed), epochs=10)
+        runner.fit(SASVModule(seeds=(seed,)), shared_data(corpus, seeds=(seed,)))
+        alone = last_module(runner, (seed,))
         with torch.no_grad():
-            mine, theirs = end.head.score(vectors)[copy], alone.head.score(vectors)
+            mine, theirs = together.head.score(vectors)[copy], alone.head.score(vectors)
         assert float((mine - theirs).abs().max()) < 1e-2
-        kept = torch.load(runner.checkpoint_callback.best_model_path, weights_only=True)
+        kept = torch.load(best_checkpoint(runner), weights_only=True)
         assert kept["epoch"] == int(best.epoch[copy])
-        rate = float(runner.checkpoint_callback.best_model_score)
+        rate = float(kept["callbacks"]["KeepBest"]["rate"])
         assert float(best.rate[copy]) == pytest.approx(rate, abs=1e-8)

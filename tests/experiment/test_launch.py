@@ -11,8 +11,8 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.errors import RunError
 from lightning_sasv.experiment import launch as launch_module
+from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
-from lightning_sasv.experiment.settings import CorpusSettings, Experiment
 
 SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "20", "--systems", "B1,L3c"]
 
@@ -74,7 +74,7 @@ def test_a_failed_job_is_named_with_its_logs(
         raise OSError(f"no disk for seed {job.seeds[0]}")
 
     monkeypatch.setattr(launch_module, "run_job", fail)
-    job = Job(Experiment(CorpusSettings(scale=0.02), 1), (1, 2), ("B1",), tmp_path / "out", stack=1)
+    job = Job(Recipe(data={"scale": 0.02}, epochs=1), (1, 2), ("B1",), tmp_path / "out", stack=1)
     with pytest.raises(RunError, match=r"2 of 2 submitted jobs failed .*no disk for seed 1") as e:
         launch_module.launch(job, "local")
     assert str(tmp_path / "out/jobs") in str(e.value)

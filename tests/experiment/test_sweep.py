@@ -18,9 +18,10 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_com
 from lightning_sasv import loggers
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment import sweep as sweep_module
 from lightning_sasv.experiment.sweep import Sweep, expand, read_sweep, run_offline
 from tests.wandb_log import read_offline_runs
+
+sweep_module = sys.modules[Sweep.__module__]
 
 SWEEPS = ("table1", "head_width")
 GRID: dict[str, Any] = {"method": "grid", "parameters": {"n": {"values": [1]}}}

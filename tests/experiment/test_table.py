@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from lightning_sasv.callbacks import KeepBest
 from lightning_sasv.cli import main
 from lightning_sasv.data import SASVDataModule
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment import run as run_module
-from lightning_sasv.experiment.settings import Experiment, parse_seeds
-from lightning_sasv.experiment.training import train_heads
+from lightning_sasv.experiment import table as run_table
+from lightning_sasv.experiment.recipe import CorpusSettings, parse_seeds
+from lightning_sasv.experiment.run import Job, train_stack
 from lightning_sasv.fitted import load_systems
 from lightning_sasv.fusion import PAPER_SYSTEMS, SYSTEMS, system_names
+from lightning_sasv.metrics.registry import metrics_for
 from lightning_sasv.models import SASVModule
 from lightning_sasv.results import read_results
 from lightning_sasv.scores import read_scores
-from tests.helpers import quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, quiet_trainer, shared_data
 
 SMALL = ["--data.scale", "0.02", "--epochs", "2", "--replicates", "50", "--processes", "1"]
 
@@ -82,15 +87,15 @@ def test_every_page_says_that_the_twin_is_simulated(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table(finished)
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
     typeset = [line for line in (finished / "table.tex").read_text().splitlines() if line[0] != "%"]
-    for text in (shown, (finished / "table.md").read_text(), "".join(typeset)):
+    for text in (printed, (finished / "table.md").read_text(), "".join(typeset)):
         assert "Simulated" in text
     with (finished / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["corpus"] for row in rows} == {"twin"}
     assert all("simulated corpus" in row["note"] for row in rows)
-    assert len(rows) == len(PAPER_SYSTEMS) * len(shown("table1"))
+    assert len(rows) == len(PAPER_SYSTEMS) * len(metrics_for("table1"))
 
 
 def test_finished_seeds_are_not_trained_again(
@@ -101,7 +106,7 @@ def test_finished_seeds_are_not_trained_again(
     def fail(*_: Any) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(run_module, "train_heads", fail)
+    monkeypatch.setattr(run_module, "train_stack", fail)
     table(finished)
     assert files(finished) == before
 
@@ -112,11 +117,11 @@ def test_only_missing_seeds_and_systems_are_computed(
     out = tmp_path / "out"
     trained: list[tuple[int, ...]] = []
 
-    def spy(experiment: Any, data: Any, *args: Any) -> Any:
-        trained.append(data.seeds)
-        return train_heads(experiment, data, *args)
+    def spy(job: Job, *args: Any) -> Any:
+        trained.append(job.seeds)
+        return train_stack(job, *args)
 
-    monkeypatch.setattr(run_module, "train_heads", spy)
+    monkeypatch.setattr(run_module, "train_stack", spy)
     table(out, "--systems", "B1", seeds="1-2")
     table(out, "--systems", "B1,L3c", seeds="1-3")
     assert trained == [(1, 2), (1, 2), (3,)]
@@ -216,19 +221,29 @@ def test_fit_of_one_seed_is_the_same_code(
 
 
 def test_best_epoch_of_each_seed_is_that_of_its_own_run(twin: Corpus, tmp_path: Path) -> None:
-    """Stacked seeds keep what ModelCheckpoint keeps in separate runs of ``fit``."""
-    seeds, experiment = (21, 22, 23), Experiment(epochs=4)
-    _, module, best = train_heads(
-        experiment, shared_data(twin, seeds=seeds), tmp_path / "all", False
-    )
+    seeds, best = (21, 22, 23), KeepBest(save=False)
+    module = SASVModule(seeds=seeds)
+    trainer = quiet_trainer(tmp_path / "all", epochs=4, best=False, callbacks=[best])
+    trainer.fit(module, shared_data(twin, seeds=seeds))
     for copy, seed in enumerate(seeds):
         alone = SASVModule(seeds=(seed,))
         trainer = quiet_trainer(tmp_path / str(seed), epochs=4)
         trainer.fit(alone, shared_data(twin, seeds=(seed,)))
-        kept = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)
+        kept = torch.load(best_checkpoint(trainer), weights_only=True)
         assert kept["epoch"] == int(best.epoch[copy])
         for name, value in module.head.select(copy).state_dict().items():
             torch.testing.assert_close(value, kept["state_dict"][f"head.{name}"], rtol=0, atol=1e-4)
+            assert torch.equal(alone.head.state_dict()[name], kept["state_dict"][f"head.{name}"])
+
+
+def test_options_have_the_defaults_of_the_module_and_of_the_data_module() -> None:
+    options = {name: p.default for name, p in signature(run_table).parameters.items()}
+    data = asdict(CorpusSettings())
+    for kind, own in ((SASVModule, options), (SASVDataModule, data)):
+        for name, parameter in signature(kind).parameters.items():
+            if name in own and name not in ("seeds", "systems"):
+                assert own[name] == parameter.default, name
+    assert data.keys() <= signature(SASVDataModule).parameters.keys()
 
 
 @pytest.mark.parametrize(
@@ -280,7 +295,7 @@ def test_the_training_recipe_can_be_chosen(tmp_path: Path) -> None:
         SASVModule(lr=1e-3, weight_decay=0.03, class_weights=(0.5, 0.5), seeds=(1,)),
     )
     trainer.fit(module, SASVDataModule(scale=0.02, seeds=(1,)))
-    best = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)
+    best = torch.load(best_checkpoint(trainer), weights_only=True)
     for name, value in best["state_dict"].items():
         if name.startswith("head."):
             assert torch.equal(checkpoint["state_dict"][name], value)

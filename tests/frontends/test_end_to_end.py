@@ -26,7 +26,7 @@ from lightning_sasv.metrics.functional import eer
 from lightning_sasv.models import SASVModule
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.trials import TrialClass
-from tests.helpers import quiet_trainer
+from tests.helpers import best_checkpoint, quiet_trainer
 
 Metrics = dict[str, dict[str, Any]]
 
@@ -38,7 +38,7 @@ def evaluate(root: Path, protocols: Path, folder: Path, seed: int, settings: Pat
     module = SASVModule(systems=("L3c", "B1"), seeds=(seed,), **chosen["model"])
     trainer = quiet_trainer(folder, chosen["trainer"]["max_epochs"])
     trainer.fit(module, data)
-    best = trainer.checkpoint_callback.best_model_path  # type: ignore[union-attr]
+    best = best_checkpoint(trainer)
     for stage in (trainer.validate, trainer.test):
         stage(module, datamodule=data, ckpt_path=best, verbose=False)
     return metrics_below(folder)

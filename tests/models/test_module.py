@@ -15,7 +15,7 @@ from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.loaders import IGNORE, TrainBlocks
 from lightning_sasv.metrics.functional import eer
 from lightning_sasv.models import SASVModule
-from tests.helpers import quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, quiet_trainer, shared_data
 from tests.models.test_cm_head import plain_copy
 
 
@@ -39,7 +39,7 @@ def test_training_is_the_plain_recipe(twin: Corpus, tmp_path: Path) -> None:
     data = shared_data(twin, steps_per_block=7, seeds=(3,))
     module = SASVModule(seeds=(3,), lr=1e-3).double()
     plain = plain_copy(module.head)
-    quiet_trainer(tmp_path, epochs=2, precision="64-true").fit(module, data)
+    quiet_trainer(tmp_path, epochs=2, precision="64-true", best=False).fit(module, data)
     optimizer = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=1e-3)
     blocks = TrainBlocks(twin.train, [3], 24, 1)
     for epoch in range(2):
@@ -64,7 +64,9 @@ def test_same_seed_same_bits(twin: Corpus, tmp_path: Path) -> None:
     for run, seed in enumerate((1986, 1986, 1987)):
         pl.seed_everything(run)  # the global state plays no part
         module = SASVModule(seeds=(seed,))
-        quiet_trainer(tmp_path / str(run), epochs=2).fit(module, shared_data(twin, seeds=(seed,)))
+        quiet_trainer(tmp_path / str(run), epochs=2, best=False).fit(
+            module, shared_data(twin, seeds=(seed,))
+        )
         runs.append(weights(module))
     assert same(runs[0], runs[1])
     assert not same(runs[0], runs[2])
@@ -74,7 +76,7 @@ def test_inner_steps_do_not_change_the_result(twin: Corpus, tmp_path: Path) -> N
     runs = []
     for steps in (1, 32):
         module = SASVModule()
-        trainer = quiet_trainer(tmp_path / str(steps), epochs=1)
+        trainer = quiet_trainer(tmp_path / str(steps), epochs=1, best=False)
         trainer.fit(module, shared_data(twin, steps_per_block=steps))
         assert trainer.global_step == -(-len(twin.train.utterances) // 24)
         runs.append(weights(module))
@@ -84,11 +86,11 @@ def test_inner_steps_do_not_change_the_result(twin: Corpus, tmp_path: Path) -> N
 def test_stacked_seeds_are_separate_runs(twin: Corpus, tmp_path: Path) -> None:
     seeds = (11, 12, 13)
     together = SASVModule(seeds=seeds)
-    trainer = quiet_trainer(tmp_path / "all", epochs=10, precision="64-true")
+    trainer = quiet_trainer(tmp_path / "all", epochs=10, precision="64-true", best=False)
     trainer.fit(together, shared_data(twin, seeds=seeds))
     for copy, seed in enumerate(seeds):
         alone = SASVModule(seeds=(seed,))
-        trainer = quiet_trainer(tmp_path / str(seed), epochs=10, precision="64-true")
+        trainer = quiet_trainer(tmp_path / str(seed), epochs=10, precision="64-true", best=False)
         trainer.fit(alone, shared_data(twin, seeds=(seed,)))
         assert trainer.global_step >= 300
         for name, value in alone.head.state_dict().items():
@@ -117,7 +119,9 @@ def test_resume_is_bit_identical(twin: Corpus, tmp_path: Path, at: tuple[int, in
     def fit(name: str, ckpt: Path | None = None, **kwargs: Any) -> dict[str, torch.Tensor]:
         module = SASVModule(systems=("B1",))
         data = shared_data(twin, steps_per_block=4)
-        quiet_trainer(tmp_path / name, epochs=3, **kwargs).fit(module, data, ckpt_path=ckpt)
+        quiet_trainer(tmp_path / name, epochs=3, **kwargs, best=False).fit(
+            module, data, ckpt_path=ckpt
+        )
         return weights(module)
 
     whole = fit("whole")
@@ -139,14 +143,14 @@ def test_best_checkpoint_is_the_earliest_of_equals(twin: Corpus, tmp_path: Path)
     module = SASVModule(lr=1e-3)
     trainer = quiet_trainer(tmp_path, epochs=6, callbacks=[spy])
     trainer.fit(module, shared_data(twin))
-    best = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)
+    best = torch.load(best_checkpoint(trainer), weights_only=True)
     assert spy.rates.count(min(spy.rates)) > 1, "no tie of the best: the test shows nothing"
     assert best["epoch"] == spy.rates.index(min(spy.rates))
 
 
 def test_logged_values(twin: Corpus, tmp_path: Path) -> None:
     module = SASVModule()
-    trainer = quiet_trainer(tmp_path, epochs=1)
+    trainer = quiet_trainer(tmp_path, epochs=1, best=False)
     trainer.fit(module, shared_data(twin))
     logged = trainer.callback_metrics
     dev = twin.dev

@@ -17,15 +17,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-import torch
-
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import cores
 
 MOST = 4
 """Processes that are used unless the user wants more: each holds the corpus in memory."""
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def usable_processes(pieces: int, wanted: int | None, threads: int) -> int:
@@ -37,6 +33,8 @@ def usable_processes(pieces: int, wanted: int | None, threads: int) -> int:
             the processes would only share.
         threads: Threads of each process.
     """
+    import torch
+
     if wanted is not None and wanted < 1:
         raise InputError(f"--processes must be at least 1, got {wanted}")
     if wanted is None:
@@ -44,7 +42,7 @@ def usable_processes(pieces: int, wanted: int | None, threads: int) -> int:
     return max(1, min(pieces, wanted))
 
 
-class Helpers:
+class Workers:
     """Processes that get ready for work before it is known what there is to do.
 
     To be used in a ``with`` statement, which leaves none of them behind.
@@ -56,32 +54,29 @@ class Helpers:
     """
 
     def __init__(self, prepare: Callable[..., Any], *args: Any) -> None:
-        self._prepare, self._args = prepare, args
+        self._ready = (prepare, args)
         self._started: list[tuple[SpawnProcess, Connection]] = []
 
-    def __enter__(self) -> Helpers:
+    def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._keep(0)
+        self.keep(0)
 
-    def _keep(self, number: int) -> None:
-        """End all but the first so many."""
-        for process, _ in self._started[number:]:
-            process.kill()
-            process.join()
-        del self._started[number:]
-
-    def start(self, number: int) -> None:
-        """Have at least so many of them."""
+    def keep(self, number: int) -> None:
+        """Have so many of them: start what is lacking, end what is too much."""
+        spawn = multiprocessing.get_context("spawn")
         while len(self._started) < number:
-            end, other = SPAWN.Pipe()
-            args = (other, self._prepare, self._args)
-            process = SPAWN.Process(target=_child, args=args, daemon=True)
+            end, other = spawn.Pipe()
+            process = spawn.Process(target=_child, args=(other, *self._ready), daemon=True)
             with _deaf_to_interrupts():
                 process.start()
             other.close()  # so that the end of the process is the end of the pipe
             self._started.append((process, end))
+        for process, _ in self._started[number:]:
+            process.kill()
+            process.join()
+        del self._started[number:]
 
     def run(
         self, here: Callable[[], None], work: Callable[..., None], others: Sequence[tuple[Any, ...]]
@@ -96,15 +91,13 @@ class Helpers:
                 what the preparation gave, or ``None``.
             others: Its other arguments, for each process.
         """
-        self.start(len(others))
-        self._keep(len(others))
-        busy = list(self._started)
-        for (_, end), args in zip(busy, others, strict=True):
+        self.keep(len(others))
+        for (_, end), args in zip(self._started, others, strict=True):
             with suppress(OSError):  # it has died: the outcome tells
                 end.send((work, args))
         with self:
             here()
-            failures = [text for process, end in busy if (text := _outcome(process, end))]
+            failures = [text for one in self._started if (text := _outcome(*one))]
         if failures:
             raise RunError(
                 f"a process of this run failed: {failures[0]}; what is finished is kept: the same "

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from lightning_sasv import __version__
-from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import write_text
-from lightning_sasv.fusion import build_system
+from lightning_sasv.files import write_json
+
+if TYPE_CHECKING:
+    from lightning_sasv.data.corpus import Corpus
+    from lightning_sasv.data.datamodule import SASVDataModule
+    from lightning_sasv.models import SASVModule
 
 Launcher = Literal["here", "local", "slurm"]
 """Where an experiment runs."""
@@ -46,45 +47,66 @@ class CorpusSettings:
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A training recipe and the corpus it is applied to.
+class Recipe:
+    """A training and the corpus it is applied to.
+
+    What can be set, and what it is otherwise, stands in the signatures of ``SASVModule`` and
+    ``SASVDataModule`` alone.
 
     Attributes:
-        data: The corpus.
+        model: Arguments of ``SASVModule``.
+        data: Arguments of ``SASVDataModule``.
         epochs: Training epochs.
-        hidden_dims: Widths of the CM head.
         threads: CPU threads; the last bits of a result depend on it.
-        lr: Learning rate of Adam.
-        weight_decay: L2 penalty in Adam.
-        class_weights: Weights of spoof and bona fide in the loss.
     """
 
-    data: CorpusSettings = field(default_factory=CorpusSettings)
+    model: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=lambda: asdict(CorpusSettings()))
     epochs: int = 10
-    hidden_dims: tuple[int, ...] = (258, 128, 64)
     threads: int = 1
-    lr: float = 5e-5
-    weight_decay: float = 1e-3
-    class_weights: tuple[float, float] = (0.1, 0.9)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "threads"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name} must be at least 1, got {getattr(self, name)}")
-        if any(width < 1 for width in self.hidden_dims):
-            raise InputError(f"--hidden_dims must be at least 1, got {list(self.hidden_dims)}")
-        if not (self.lr > 0 and self.weight_decay >= 0 and min(self.class_weights) > 0):
-            raise InputError(
-                "--lr and --class_weights must be positive and --weight_decay not negative; got "
-                f"{self.lr}, {list(self.class_weights)} and {self.weight_decay}"
-            )
 
-    def recipe(self, corpus: Corpus) -> dict[str, Any]:
+    def module(self, seeds: Sequence[int]) -> SASVModule:
+        """The module that trains so many seeds together; a wrong setting is an ``InputError``."""
+        from lightning_sasv.models import SASVModule
+
+        try:
+            return SASVModule(**self.model, systems=(), seeds=tuple(seeds))
+        except InputError as error:
+            raise InputError(str(error).replace("model.", "--")) from None
+
+    def datamodule(self, seeds: Sequence[int] = (), corpus: Corpus | None = None) -> SASVDataModule:
+        """The data module, with a corpus that was made before, if there is one."""
+        from lightning_sasv.data.datamodule import SASVDataModule
+
+        data = SASVDataModule(**self.data, seeds=tuple(seeds))
+        if corpus is not None:
+            data.__dict__["corpus"] = corpus
+        return data
+
+    def content(self, corpus: Corpus) -> dict[str, Any]:
         """All that the training of a seed depends on: settings, data and versions."""
+        import torch
+
+        settings = {"epochs": self.epochs, "threads": self.threads, **self.model}
         data = {"corpus": corpus.name, "data": corpus.fingerprint}
         versions = {"lightning_sasv": __version__, "torch": torch.__version__}
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self) | data | versions))
+        plain: dict[str, Any] = json.loads(json.dumps(settings | data | versions))
         return plain
+
+
+def make_corpus(recipe: Recipe) -> Corpus:
+    """The corpus of a recipe, with everything imported that a training needs."""
+    from lightning_sasv.console import quiet
+
+    quiet()
+    from lightning_sasv.experiment import run  # noqa: F401  # imports Lightning
+
+    return recipe.datamodule().corpus
 
 
 def check_recipe(out: Path, recipe: Mapping[str, Any]) -> str:
@@ -112,7 +134,7 @@ def check_recipe(out: Path, recipe: Mapping[str, Any]) -> str:
             f"{out} holds results of another configuration ({listed}); choose another --out, or "
             "add --overwrite to replace them"
         )
-    write_text(file, json.dumps(recipe, indent=1, sort_keys=True) + "\n")
+    write_json(file, dict(recipe))
     return key
 
 
@@ -120,11 +142,6 @@ def digest(content: Any) -> str:
     """Short hash of plain content."""
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def system_key(name: str) -> str:
-    """Key of a fusion system's configuration."""
-    return digest(build_system(name).config)
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +13,24 @@ from typing import Any
 
 import torch
 
-from lightning_sasv.console import Begin
+from lightning_sasv.data.corpus import mean_models
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_json, write_json
+from lightning_sasv.files import write_text
 from lightning_sasv.frontends.base import FrontEnd, describe
 from lightning_sasv.frontends.lists import Utterance
 from lightning_sasv.frontends.manifest import Manifest
-from lightning_sasv.frontends.pipeline import Embedded, Find, Resources, embed_files
+from lightning_sasv.frontends.pipeline import Embedded, Resources, embed_files
+from lightning_sasv.frontends.reading import Find
 
 SHARD_SIZE, SHARD_SECONDS = 256, 60.0
 """A part is written after so many utterances or seconds, whichever comes first: no more than that
 is lost when a run is killed."""
 
 _SETTINGS = "front_end.json"
+
+Progress = Callable[[str, int, int], None]
+"""Told after each batch: name of the store, utterances that are done, utterances in all."""
 
 
 @dataclass
@@ -60,8 +65,9 @@ class _Parts:
     def _belong(self) -> bool:
         """Whether the parts that are there were made by the same front end."""
         try:
-            return bool(read_json(self.folder / _SETTINGS) == self.settings)
-        except InputError:
+            text = (self.folder / _SETTINGS).read_text(encoding="utf-8")
+            return bool(json.loads(text) == self.settings)
+        except (OSError, ValueError):
             return False
 
     def open(self, overwrite: bool) -> Iterator[EmbeddingStore]:
@@ -69,7 +75,7 @@ class _Parts:
         if self.folder.exists() and (overwrite or not any(self.folder.glob(f"*{SUFFIX}"))):
             shutil.rmtree(self.folder)
         if not self.folder.exists():
-            write_json(self.folder / _SETTINGS, self.settings)
+            write_text(self.folder / _SETTINGS, json.dumps(self.settings))
         if not self._belong():
             raise InputError(
                 f"{self.folder} holds parts from another front end or other weights; give another "
@@ -89,7 +95,7 @@ class _Parts:
         shutil.rmtree(self.folder)
 
 
-def extract_store(
+def extract(
     front_end: FrontEnd,
     utterances: Sequence[Utterance],
     find: Find,
@@ -98,7 +104,7 @@ def extract_store(
     *,
     overwrite: bool = False,
     strict: bool = False,
-    progress: Begin | None = None,
+    progress: Progress | None = None,
     shard_size: int = SHARD_SIZE,
 ) -> Extraction:
     """Embed recordings and write them to ``path`` as an ``EmbeddingStore``.
@@ -115,7 +121,7 @@ def extract_store(
         overwrite: Begin again instead of keeping embeddings from another front end.
         strict: Raise an error where recordings cannot be embedded, after the others are done
             (they are kept as parts).
-        progress: Begins a progress bar.
+        progress: Told about each batch.
         shard_size: Utterances of a part.
 
     Raises:
@@ -129,11 +135,15 @@ def extract_store(
     todo = [utterance for utterance in utterances if utterance.id not in done]
     result = Extraction(None)
     total = len(utterances)
-    advance = progress(f"{path.stem:<14}", total) if progress else (lambda steps: None)
-    advance(total - len(todo))
+
+    def report(new: int) -> None:
+        if progress is not None:
+            progress(path.stem, total - len(todo) + new, total)
+
+    report(0)
     start = time.perf_counter()
     with closing(embed_files(front_end, todo, find, resources)) as batches:  # ends its threads
-        for shard in _shards(batches, shard_size, result, advance):
+        for shard in _shards(batches, shard_size, result, report):
             parts.write(shard)
             done |= dict(zip(shard.ids, shard.vectors, strict=True))
     result.seconds = time.perf_counter() - start
@@ -171,7 +181,7 @@ def _done_before(
 
 
 def _shards(
-    batches: Iterator[Embedded], size: int, result: Extraction, advance: Callable[..., object]
+    batches: Iterator[Embedded], size: int, result: Extraction, report: Callable[[int], None]
 ) -> Iterator[EmbeddingStore]:
     """Collect batches into parts of ``size`` utterances or a minute's work."""
     ids: list[str] = []
@@ -191,9 +201,36 @@ def _shards(
         result.computed += len(batch.ids)
         result.waited += batch.waited
         result.busy += batch.busy
-        advance(len(batch.ids) + len(batch.failures))
+        report(result.computed + len(result.failures))
         if len(ids) >= size or (ids and time.monotonic() - begin >= SHARD_SECONDS):
             yield collected()
             begin = time.monotonic()
     if ids:
         yield collected()
+
+
+def speaker_models(
+    store: EmbeddingStore, enrolment: dict[str, list[str]], path: str | Path
+) -> dict[str, str]:
+    """Write the mean embedding of each speaker's enrolment utterances to ``path``.
+
+    Args:
+        store: ASV embeddings of the enrolment utterances.
+        enrolment: Enrolment utterances of each speaker.
+        path: File to write.
+
+    Returns:
+        What is missing of each speaker that lacks one or all of its utterances.
+    """
+    problems: dict[str, str] = {}
+    there = {}
+    for speaker, names in enrolment.items():
+        found = [name for name in names if name in store]
+        if found:
+            there[speaker] = found
+        if len(found) < len(names):
+            kept = f"the model is the mean of the other {len(found)}" if found else "no model"
+            problems[speaker] = f"{len(names) - len(found)} enrolment recordings failed; {kept}"
+    if there:
+        mean_models(store, there, str(path)).save(path)
+    return problems

@@ -1,23 +1,18 @@
-"""A full disk or a folder that cannot be written to is reported before the work."""
+"""A folder that cannot be written to is reported before the work, a full disk when it is."""
 
 from __future__ import annotations
 
 import os
 import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lightning_sasv.cli import main
-from lightning_sasv.data import Corpus, make_twin
-from lightning_sasv.experiment import room
 from lightning_sasv.experiment import run as run_module
-from lightning_sasv.experiment.room import needed_bytes, require_writable
 
 SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "0", "--seeds", "1-2"]
 
@@ -27,52 +22,11 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise AssertionError("a training was begun")
 
-    monkeypatch.setattr(run_module, "train_heads", fail)
+    monkeypatch.setattr(run_module, "train_stack", fail)
 
 
 def table(out: Path, *args: str) -> None:
     main(["table", "--out", str(out), *SMALL, *args])
-
-
-def test_the_estimate_covers_what_is_written(tmp_path: Path) -> None:
-    table(tmp_path / "out")
-    corpus = make_twin(0.02)
-    written = sum(p.stat().st_size for p in (tmp_path / "out").rglob("*") if p.is_file())
-    needed = needed_bytes(corpus, 2, 8, (258, 128, 64))
-    assert written < needed < 3 * written
-
-
-def test_the_estimate_grows_with_the_seeds(twin: Corpus) -> None:
-    sizes = [needed_bytes(twin, seeds, 8, (258, 128, 64)) for seeds in (0, 1, 6)]
-    assert sizes[0] == 0
-    assert sizes[2] == pytest.approx(6 * sizes[1], rel=1e-6)
-
-
-@pytest.mark.usefixtures("no_training")
-def test_a_full_disk_is_reported_before_the_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked: list[Path] = []
-
-    def nearly_full(path: Path) -> SimpleNamespace:
-        asked.append(Path(path))
-        return SimpleNamespace(free=3 * 2**20)
-
-    monkeypatch.setattr(room.shutil, "disk_usage", nearly_full)
-    with pytest.raises(SystemExit) as ended:
-        table(tmp_path / "out")
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
-    assert "only 3.0 MB are free" in message
-    assert "--out" in message
-    assert asked == [tmp_path / "out"]
-
-
-def test_what_is_finished_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table(tmp_path / "out", "--systems", "B1")
-    full = SimpleNamespace(free=0)
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: full)
-    table(tmp_path / "out", "--systems", "B1")
 
 
 @pytest.mark.usefixtures("no_training")
@@ -139,11 +93,3 @@ def test_a_disk_that_fills_up_meanwhile_ends_with_a_message(tmp_path: Path) -> N
         table(tmp_path / out, "--systems", "B1")
     mine, theirs = ((tmp_path / out / "metrics.json").read_bytes() for out in ("out", "whole"))
     assert mine == theirs
-
-
-def test_room_is_that_of_the_folder_itself(tmp_path: Path) -> None:
-    require_writable(tmp_path / "new" / "folder")
-    free = shutil.disk_usage(tmp_path).free
-    room.require_room(tmp_path, 0)
-    with pytest.raises(ValueError, match="make room"):
-        room.require_room(tmp_path, 2 * free + 2**40)

@@ -13,9 +13,8 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.experiment.processes import Helpers, usable_processes
-from lightning_sasv.experiment.ready import early_helpers
-from lightning_sasv.experiment.settings import Experiment
+from lightning_sasv.experiment import table
+from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import write_text
 
 SMALL = ["--seeds=1-3", "--seeds_per_job=2", "--systems=B1,L3c", "--data.scale=0.02"]
@@ -86,7 +85,7 @@ def sleep(path: Path, prepared: object = None) -> None:
 def run_at_once(
     here: Callable[[], None], work: Callable[..., None], others: list[tuple[Path | str]]
 ) -> None:
-    Helpers(no_preparation).run(here, work, others)
+    Workers(no_preparation).run(here, work, others)
 
 
 def number_in(path: Path) -> int:
@@ -158,52 +157,63 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
 
 def test_what_was_prepared_is_handed_to_the_work(tmp_path: Path) -> None:
     there = tmp_path / "there"
-    Helpers(ready, "work").run(lambda: None, note, [(there,)])
+    Workers(ready, "work").run(lambda: None, note, [(there,)])
     assert there.read_text().endswith("ready for work")
 
 
 def test_a_failed_preparation_is_left_to_the_work(tmp_path: Path) -> None:
     there = tmp_path / "there"
-    Helpers(refuse, "luck").run(lambda: None, note, [(there,)])
+    Workers(refuse, "luck").run(lambda: None, note, [(there,)])
     assert there.read_text().endswith("None")
 
 
 def test_helpers_without_work_are_ended(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("first", "second")]
-    with Helpers(sleep, paths[0]) as helpers:
-        helpers.start(1)
+    with Workers(sleep, paths[0]) as workers:
+        workers.keep(1)
         process = wait_for(paths[0])
     assert is_gone(process)
-    with Helpers(note, paths[1]) as helpers:
-        helpers.start(1)
+    with Workers(note, paths[1]) as workers:
+        workers.keep(1)
         process = wait_for(paths[1])
-        helpers.run(lambda: None, note, [])
+        workers.run(lambda: None, note, [])
         assert is_gone(process), "before the end of the block"
 
 
 def test_a_helper_that_died_before_its_work_is_told(tmp_path: Path) -> None:
     path = tmp_path / "there"
-    with Helpers(sleep, path) as helpers:
-        helpers.start(1)
+    with Workers(sleep, path) as workers:
+        workers.keep(1)
         process = wait_for(path)
         os.kill(process, signal.SIGKILL)
         assert is_gone(process)
         with pytest.raises(RunError, match="ended with code -9"):
-            helpers.run(lambda: None, note, [(tmp_path / "never",)])
+            workers.run(lambda: None, note, [(tmp_path / "never",)])
 
 
-def test_early_helpers_are_for_what_is_missing(
+class StartedError(Exception):
+    pass
+
+
+def test_workers_start_early_for_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[int] = []
-    monkeypatch.setattr(Helpers, "start", lambda _, number: started.append(number))
+    def started(seeds: str, stack: int, processes: int) -> int:
+        with pytest.raises(StartedError) as told:
+            table(seeds, out=str(tmp_path), seeds_per_job=stack, processes=processes)
+        return int(str(told.value))
+
+    def keep(_: Workers, number: int) -> None:
+        raise StartedError(number)
+
+    monkeypatch.setattr(Workers, "keep", keep)
+    monkeypatch.setattr(Workers, "__exit__", lambda *_: None)
+    found = []
     for seed in (1, 2):
-        early_helpers(Experiment(), [1, 2, 3, 4], tmp_path, 2, 8)
+        found.append(started("1-4", 2, 8))
         write_text(tmp_path / f"seed{seed}" / "metrics.json", "{}")
-    early_helpers(Experiment(), [1, 2, 3, 4], tmp_path, 2, 8)
-    early_helpers(Experiment(), [1, 2], tmp_path, 2, 8)
-    early_helpers(Experiment(), [3, 4, 5], tmp_path, 1, 2)
-    assert started == [1, 1, 0, 0, 1]
+    found += [started("1-4", 2, 8), started("1-2", 2, 8), started("3-5", 1, 2)]
+    assert found == [1, 1, 0, 0, 1]
 
 
 def test_a_mistake_leaves_no_helper_behind(tmp_path: Path) -> None:
@@ -216,12 +226,12 @@ def test_a_mistake_leaves_no_helper_behind(tmp_path: Path) -> None:
 
 def test_an_interrupt_does_not_reach_a_helper_that_is_starting(tmp_path: Path) -> None:
     there = tmp_path / "there"
-    with Helpers(no_preparation) as helpers:
-        helpers.start(1)
+    with Workers(no_preparation) as workers:
+        workers.keep(1)
         for process in multiprocessing.active_children():
             for _ in range(20):
                 os.kill(process.pid or 0, signal.SIGINT)
                 time.sleep(0.1)
-        helpers.run(lambda: None, note, [(there,)])
+        workers.run(lambda: None, note, [(there,)])
     assert there.exists()
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
