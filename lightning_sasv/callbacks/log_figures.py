@@ -28,8 +28,9 @@ class LogFigures(Callback):
         folder = writers[0].folder_of(trainer)  # every process takes part in finding it
         if not trainer.is_global_zero or importlib.util.find_spec("matplotlib") is None:
             return
+        from lightning_sasv.report.curves import Material
         from lightning_sasv.report.drawing import draw, look
-        from lightning_sasv.report.figures import Material, describe
+        from lightning_sasv.report.figures import describe
         from lightning_sasv.results import read_results
 
         for figure in describe(Material.of(read_results(folder)), SHOWN):

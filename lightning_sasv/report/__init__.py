@@ -41,8 +41,9 @@ def write_report(folder: str, out: str | None = None, figures: str | None = None
         InputError: A file is missing or wrong, or matplotlib is not installed.
     """
     from lightning_sasv.files import write_text
+    from lightning_sasv.report.curves import Material
     from lightning_sasv.report.drawing import require_matplotlib, write_figures
-    from lightning_sasv.report.figures import Material, describe
+    from lightning_sasv.report.figures import describe
     from lightning_sasv.report.html import render_page
     from lightning_sasv.results import read_results
 

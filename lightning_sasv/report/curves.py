@@ -5,6 +5,8 @@ Every number that is printed as a number is exact; only lines and histograms are
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +25,8 @@ from lightning_sasv.metrics.functional import (
     t_eer_path,
 )
 from lightning_sasv.metrics.functional.pav import score_hull
+from lightning_sasv.report.planes import Base, Pair, find_pairs
+from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
 
 BINS = 96
@@ -35,6 +39,7 @@ DET_CELLS = 600
 """A DET curve keeps one point per cell of a grid of so many cells per axis."""
 
 PATH_RHOS = (0.1, 0.5, 0.9)
+DET_TASKS = ("sasv", "sv", "spf")
 
 
 def robust_range(column: Floats, labels: Codes) -> tuple[float, float]:
@@ -173,3 +178,48 @@ def tandem_paths(pair: Floats, labels: Codes, points: int = 160) -> Tandem:
         least = [np.argmin(path[2])] if path.size else []
         paths.append(path[:, np.unique([*keep[: path.size], *least]).astype(int)])
     return Tandem(t_eer(pair[0], pair[1], labels), paths)
+
+
+@dataclass(frozen=True)
+class Material:
+    """What figures are made of: results, the pairs that systems fuse, and DET curves."""
+
+    results: Results
+    pairs: list[Pair]
+    bases: list[Base]
+
+    @classmethod
+    def of(cls, results: Results) -> Material:
+        """The material of a folder of results."""
+        return cls(results, *find_pairs(results.scores, results.systems))
+
+    @cached_property
+    def det(self) -> dict[str, dict[str, DET]]:
+        """DET curve of each system, by task."""
+        labels, fused = self.results.scores.label, self.results.fused
+        return {n: {t: thin_det(x, labels, t) for t in DET_TASKS} for n, x in fused.items()}
+
+    @cached_property
+    def attacks(self) -> dict[str, np.ndarray]:
+        """Which trials are of each attack; none without that column."""
+        column, spoof = self.results.scores.attack, self.results.scores.label == TrialClass.SPOOF
+        if column is None:
+            return {}
+        return {str(name): spoof & (column == name) for name in np.unique(column[spoof])}
+
+    def pair_of(self, name: str) -> int:
+        """Number of the pair that a system fuses; the raw scores where it is not known."""
+        return next((k for k, pair in enumerate(self.pairs) if name in pair.systems), 0)
+
+    def shown_pairs(self) -> list[int]:
+        """Numbers of the pairs that the systems fuse."""
+        return sorted({self.pair_of(name) for name in self.results.fused})
+
+    def by_class(self, column: Floats) -> list[Floats]:
+        """A column, by class."""
+        return [column[self.results.scores.label == code] for code in CLASS_ORDER]
+
+    def positives(self, column: Floats) -> tuple[Floats, Floats]:
+        """Scores of the targets and of all others."""
+        target = self.results.scores.label == TrialClass.TARGET
+        return column[target], column[~target]

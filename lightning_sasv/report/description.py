@@ -31,7 +31,7 @@ class Style(NamedTuple):
 
 @cache
 def shared() -> dict[str, Any]:
-    """What page and files share: palette (colours on light and dark ground), styles, words."""
+    """What page and files share: palette (on light and on dark ground), styles, words; looks."""
     return dict(json.loads(page_part("figures.json")))
 
 

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path, ensure_directory
-from lightning_sasv.report.description import Axis, Figure, Panel, Series, Style, shared, styles
+from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared, styles
 from lightning_sasv.results import Results
 
 if TYPE_CHECKING:
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 FORMATS = ("png", "pdf", "svg")
-MARKS = {
-    "circle": "o",
-    "square": "s",
-    "triangle": "^",
-    "diamond": "D",
-    "cross": "x",
-    "plus": "+",
-}
+MARKS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "cross": "x", "plus": "+"}
 SHARE = 0.7
 """Points of a line in a file per pixel of it in the page."""
 
@@ -79,21 +72,7 @@ def look() -> Iterator[None]:
     """The look of all figures; names are shown as they are, never read as formulas."""
     import matplotlib as mpl
 
-    settings: Any = {
-        "font.size": 9,
-        "axes.grid": True,
-        "grid.color": "#e6e6e6",
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "legend.frameon": False,
-        "svg.hashsalt": "lightning_sasv",
-        "svg.fonttype": "none",
-        "pdf.fonttype": 42,
-        "mathtext.default": "regular",
-        "text.parse_math": False,
-    }
-    with mpl.rc_context(settings):
+    with mpl.rc_context(shared()["files"]):
         yield
 
 
@@ -109,34 +88,33 @@ def draw(figure: Figure) -> Drawing | None:
     rows = -(-len(panels) // columns)
     drawing = Drawing((columns * figure.size[0], rows * figure.size[1]), layout="constrained")
     FigureCanvasAgg(drawing)
-    stacked = any(panel.below for panel in panels)
-    heights = [2.2, 1.0] * rows if stacked else [1.0] * rows
-    grid = drawing.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
+    heights = [2.2, 1.0] if any(panel.below for panel in panels) else [1.0]
+    grid = drawing.subplots(
+        len(heights) * rows, columns, squeeze=False, height_ratios=heights * rows
+    )
     for axes in grid.flat:
         axes.set_axis_off()
     for k, panel in enumerate(panels):
-        row, column = divmod(k, columns)
-        place = grid[row * (1 + stacked), column]
-        _draw_panel(place, panel, figure)
+        row, column = len(heights) * (k // columns), k % columns
+        _draw_panel(grid[row, column], panel, figure)
         if panel.below:
-            _draw_panel(grid[2 * row + 1, column], panel.below, figure)
-    _label(drawing, grid, figure)
+            _draw_panel(grid[row + 1, column], panel.below, figure)
+    _label(drawing, grid, figure, shared_axis=all(panel.y == panels[0].y for panel in panels))
     return drawing
 
 
-def _label(drawing: Drawing, grid: Any, figure: Figure) -> None:
-    """Names of the axes and legends that all panels share."""
+def _label(drawing: Drawing, grid: Any, figure: Figure, shared_axis: bool) -> None:
+    """Names of axes and a legend that stand once for several panels."""
+    if shared_axis:
+        for axes in grid[:, 1:].flat:
+            axes.set_ylabel("")
     if figure.labels is not None:
         drawing.supxlabel(figure.labels[0], fontsize=9)
         drawing.supylabel(figure.labels[1], fontsize=9)
     handles, names = grid[0, 0].get_legend_handles_labels()
-    if figure.legend != "shared" or not names:
-        for axes in grid[:, 1:].flat:  # beside one another, on the same axis
-            axes.set_ylabel("")
-        return
-    legend = drawing.legend(handles, names, loc="outside upper center", ncols=3)
-    for handle in legend.legend_handles:
-        if handle is not None:
+    if figure.legend == "shared" and names:
+        legend = drawing.legend(handles, names, loc="outside upper center", ncols=3)
+        for handle in filter(None, legend.legend_handles):
             handle.set_alpha(1)
 
 
@@ -151,15 +129,14 @@ def _draw_panel(axes: Axes, panel: Panel, figure: Figure) -> None:
     font: dict[str, Any] = {"fontsize": 8} if long else {"fontsize": 9, "fontweight": "bold"}
     axes.set_title(panel.title, loc="left", **font)
     for depth, series in enumerate(panel.series):
-        DRAWERS[series.kind](axes, panel, series, styles()[series.style], -depth)
+        DRAWERS[series.kind](axes, panel, series, depth / 100)
     if figure.legend == "each":
         below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 3}
         axes.legend(fontsize=7, handlelength=3.6, **below)
 
 
 def _set_axis(axes: Axes, which: str, axis: Axis) -> None:
-    ends = _scaled(axis, [axis.low, axis.high])
-    axes.set(**{f"{which}lim": ends})
+    axes.set(**{f"{which}lim": _scaled(axis, [axis.low, axis.high])})
     if axis.scale == "probit":
         axes.set(aspect="equal", anchor="N")
     if axis.ticks is not None:
@@ -179,56 +156,54 @@ def _colour(name: str) -> str:
     return str(shared()["palette"][name][0])
 
 
-def _stroke(style: Style) -> dict[str, Any]:
+def _stroke(series: Series) -> dict[str, Any]:
+    style = styles()[series.style]
     pattern = [float(part) / 1.9 for part in style.dash.split()]
     dash = (0, pattern) if pattern else "-"
     return {"color": _colour(style.colour), "linestyle": dash, "linewidth": SHARE * style.width}
 
 
-def _draw_line(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+def _mark(series: Series) -> str:
+    return series.mark or styles()[series.style].mark
+
+
+def _draw_line(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
     x, y = _scaled(panel.x, series.x), _scaled(panel.y, series.y)
     label = series.label if series.value is None else f"{series.label} ({series.value:.2f} %)"
-    mark: dict[str, Any] = {"marker": MARKS[series.mark or style.mark], "markersize": 4.5}
-    mark = mark | {"markevery": list(series.marked)} if len(series.marked) else {}
-    axes.plot(x, y, label=label or None, zorder=2 + depth / 100, **_stroke(style), **mark)
+    look = _stroke(series) | {"label": label or None, "zorder": 2 - depth}
+    if len(series.marked):
+        shape = {"cross": "X", "plus": "P"}.get(_mark(series)) or MARKS[_mark(series)]
+        look |= {"marker": shape, "markersize": 4.5, "markevery": list(series.marked)}
+    axes.plot(x, y, **look)
 
 
-def _draw_points(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
-    shape, many = series.mark or style.mark, len(series.x) > 1
-    look: dict[str, Any] = {"s": 9, "alpha": 0.45, "zorder": 1 + depth / 10} if many else {"s": 26}
-    width = 0 if shape not in ("plus", "cross") else 0.8 if many else 1.5
-    if not many:
-        look["zorder"] = 3
-    axes.scatter(
-        series.x,
-        series.y,
-        color=_colour(style.colour),
-        marker=MARKS[shape],
-        linewidths=width,
-        label=series.label or None,
-        **look,
-    )
+def _draw_points(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
+    many, thin = len(series.x) > 1, _mark(series) in ("plus", "cross")
+    look: dict[str, Any] = {"s": 9, "alpha": 0.45, "zorder": 1 - depth} if many else {"s": 26}
+    look |= {"linewidths": (0.8 if many else 1.5) if thin else 0} | ({} if many else {"zorder": 3})
+    colour, label = _stroke(series)["color"], series.label or None
+    axes.scatter(series.x, series.y, color=colour, marker=MARKS[_mark(series)], label=label, **look)
 
 
-def _draw_rule(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
-    axes.axvline(series.x[0], **_stroke(style))
+def _draw_rule(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
+    axes.axvline(series.x[0], **_stroke(series))
 
 
-def _draw_density(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
-    edges = np.linspace(*series.x, len(series.y) + 1)
-    order: dict[str, Any] = {"baseline": series.base, "zorder": 1.5 + depth / 100}
-    heights = np.asarray(series.y) + series.base
-    axes.stairs(heights, edges, fill=True, alpha=0.12, color=_colour(style.colour), **order)
-    axes.stairs(heights, edges, label=series.label or None, **_stroke(style), **order)
+def _draw_density(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
+    edges = np.linspace(series.x[0], series.x[1], len(series.y) + 1)
+    heights, stroke = np.asarray(series.y) + series.base, _stroke(series)
+    order: dict[str, Any] = {"baseline": series.base, "zorder": 1.5 - depth}
+    axes.stairs(heights, edges, fill=True, alpha=0.12, color=stroke["color"], **order)
+    axes.stairs(heights, edges, label=series.label or None, **stroke, **order)
 
 
-def _draw_level(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+def _draw_level(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
     if series.z.min() < 0 < series.z.max():
-        stroke = {f"{key}s": [value] for key, value in _stroke(style).items()}
+        stroke: dict[str, Any] = {f"{key}s": [value] for key, value in _stroke(series).items()}
         axes.contour(series.x, series.y, series.z, levels=[0.0], **stroke)
 
 
-def _draw_cells(axes: Axes, panel: Panel, series: Series, style: Style, depth: int) -> None:
+def _draw_cells(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
     shade = (series.z / max(series.z.max(), 1e-9)) ** 0.6
     axes.imshow(shade, cmap="Oranges", vmin=0, vmax=1.6, aspect="auto")
     axes.grid(visible=False)
@@ -236,7 +211,7 @@ def _draw_cells(axes: Axes, panel: Panel, series: Series, style: Style, depth: i
         axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8)
 
 
-DRAWERS: dict[str, Callable[[Axes, Panel, Series, Style, int], None]] = {
+DRAWERS: dict[str, Callable[[Axes, Panel, Series, float], None]] = {
     "line": _draw_line,
     "points": _draw_points,
     "rule": _draw_rule,

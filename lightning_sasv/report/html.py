@@ -16,15 +16,16 @@ from lightning_sasv import __version__
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.files import finite
 from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Figure, page_part, shared
-from lightning_sasv.report.figures import SAMPLE, Material
+from lightning_sasv.report.figures import SAMPLE, WORDS
 from lightning_sasv.report.html_tables import (
     best_systems,
     cells_table,
     markdown_table,
     metrics_table,
 )
-from lightning_sasv.report.page_data import POLICY_NAMES, page_data
+from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
 from lightning_sasv.results import Results
 
@@ -58,7 +59,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         tables=_tables(results),
         counted=_counted(data),
         presets="".join(f'<button type="button" data-preset="{p}">{p}</button>' for p in PRESETS),
-        policies="".join(_policy_row(*row) for row in POLICY_NAMES.items()),
+        policies="".join(_policy_row(*row) for row in WORDS["policies"].items()),
         split=escape(results.split),
         attacks_table=tables.get("attacks", ""),
         sampled="{:,} target, {:,} nontarget and {:,} spoof".format(*data["sample"]["sizes"]),
@@ -123,12 +124,11 @@ def _with_metrics(results: Results) -> Results:
     """The same with metrics of the shown set computed where ``metrics.json`` lacks them."""
     metrics = dict(results.metrics)
     for name, fused in results.fused.items():
-        if metrics.get(name, {}).get(results.split):
-            continue
-        system, scores = results.systems.get(name), results.scores
-        pair = (None, None) if system is None else as_pair(system(scores.asv, scores.cm))
-        found = all_metrics(*pair, fused, scores.label)
-        metrics[name] = dict(metrics.get(name, {})) | {results.split: found}
+        known = dict(metrics.get(name, {}))
+        if not known.get(results.split):
+            system, scores = results.systems.get(name), results.scores
+            asv, cm = (None, None) if system is None else as_pair(system(scores.asv, scores.cm))
+            metrics[name] = known | {results.split: all_metrics(asv, cm, fused, scores.label)}
     return replace(results, metrics=metrics)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes
-from lightning_sasv.report.curves import histogram
+from lightning_sasv.report.curves import Material, histogram
 from lightning_sasv.report.description import Figure, Panel, Series, styles
-from lightning_sasv.report.figures import COSTS, SAMPLE, Material
+from lightning_sasv.report.figures import COSTS, SAMPLE, WORDS
 from lightning_sasv.report.planes import GRID, Pair, base_on_grid, equal_sample, stratified
 from lightning_sasv.trials import CLASS_ORDER
 
@@ -21,7 +21,6 @@ EMBEDDED = 320_000
 """Pairs in the page at most: about 3.4 MB. More trials than fit in are drawn from."""
 
 MARGINAL_BINS = 48
-POLICY_NAMES = {"bayes": "Bayes (nonlinear)", "linear": "linear", "utility": "utility"}
 
 
 def pack(values: Any) -> str:
@@ -53,7 +52,7 @@ def page_data(material: Material, figures: Sequence[Figure]) -> dict[str, Any]:
             for name, det in material.det.items()
         ],
         "presets": {name: asdict(model) for name, model in COSTS.items()},
-        "policies": POLICY_NAMES,
+        "policies": WORDS["policies"],
         "pairs": [_pair(pair, results.scores.label) for pair in material.pairs],
         "figures": {figure.name: _figure(figure, arrays) for figure in figures},
         "arrays": list(arrays.packed),

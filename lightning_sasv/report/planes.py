@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.decisions import CostModel
 from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.numerics import sigmoid
 from lightning_sasv.trials import CLASS_ORDER, FusedScores, Scores, TrialClass
 
 Affine = tuple[tuple[float, float, float], tuple[float, float, float]]
@@ -193,19 +194,10 @@ def _draw(groups: list[NDArray[np.intp]], wanted: list[int], seed: int) -> NDArr
     return np.concatenate(chosen)
 
 
-def _log(values: Floats) -> Floats:
-    """Natural logarithm; NaN where there is none."""
-    return np.log(np.where(values > 0, values, np.nan))
-
-
 def _logit(values: Floats) -> Floats:
     inside = (values > 0) & (values < 1)
     safe = np.where(inside, values, 0.5)
     return np.where(inside, np.log(safe) - np.log1p(-safe), np.nan)
-
-
-def _sigmoid(values: Floats) -> Floats:
-    return np.exp(-np.logaddexp(0.0, -values))
 
 
 def nonlinear_boundary(x: Floats, nontarget: float, spoof: float, level: float) -> Floats:
@@ -220,7 +212,7 @@ def nonlinear_boundary(x: Floats, nontarget: float, spoof: float, level: float) 
     if nontarget <= 0:
         return np.full_like(x, math.log(spoof) + level)
     gap = x + (-level - math.log(nontarget))  # of the logs of the two terms
-    return math.log(spoof) + level - _log(-np.expm1(-np.where(gap > 0, gap, np.nan)))
+    return math.log(spoof) + level - np.log(-np.expm1(-np.where(gap > 0, gap, np.nan)))
 
 
 def asymptotes(nontarget: float, spoof: float, level: float) -> tuple[float, float]:
@@ -254,7 +246,7 @@ _SOLVERS: dict[str, Callable[[Floats, float], Floats]] = {
     "sum": lambda a, level: level - a,
     "linear": lambda a, level: math.sqrt(6) * level - a,
     "sigmoid_sum": lambda a, level: _logit(level - a),
-    "sigmoid_product": lambda a, level: _logit(level / _sigmoid(a)),
+    "sigmoid_product": lambda a, level: _logit(level / sigmoid(a)),
 }
 """The cm that gives a rule's score at each asv."""
 
@@ -279,7 +271,7 @@ def _with_steep_ends(
 ) -> Line:
     """Add the asv that gives the level at each cm, and order the points by asv."""
     c = np.linspace(*window, POINTS)
-    a = level - _sigmoid(c) if rule == "sigmoid_sum" else _logit(level / _sigmoid(c))
+    a = level - sigmoid(c) if rule == "sigmoid_sum" else _logit(level / sigmoid(c))
     keep_x, keep_a = np.isfinite(y), np.isfinite(a)
     x, y = np.concatenate([x[keep_x], a[keep_a]]), np.concatenate([y[keep_x], c[keep_a]])
     order = np.lexsort((-y, x))
@@ -307,4 +299,4 @@ def policy_boundaries(costs: CostModel, window: Window) -> dict[str, Line]:
 
 def rho_of(system: FusionSystem) -> float:
     """The ρ of a system whose rule has one."""
-    return float(np.ravel(system.rho)[0])
+    return float(np.ravel(np.asarray(system.rho))[0])

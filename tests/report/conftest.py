@@ -20,8 +20,8 @@ from lightning_sasv.decisions import CostModel, simulate
 from lightning_sasv.fitted import save_system
 from lightning_sasv.fusion import fit_systems, fuse_systems
 from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series
-from lightning_sasv.report.figures import Material
 from lightning_sasv.results import Results, read_results, write_metrics
 from lightning_sasv.scores import write_scores
 from lightning_sasv.trials import Scores

@@ -22,9 +22,10 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.report import html as page_module
 from lightning_sasv.report import page_data as data_module
 from lightning_sasv.report import write_report
+from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import styles
 from lightning_sasv.report.drawing import FORMATS, draw, look, require_matplotlib
-from lightning_sasv.report.figures import FIGURES, Material, describe
+from lightning_sasv.report.figures import FIGURES, describe
 from lightning_sasv.report.html import as_json
 from lightning_sasv.report.html_tables import markdown_table, metrics_table
 from lightning_sasv.report.page_data import page_data
