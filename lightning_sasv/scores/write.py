@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
-from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, Layout, layout_named
+from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, SCORES, Layout, layout_named
 from lightning_sasv.scores.table import ScoreTable, from_scores
 from lightning_sasv.trials import Scores
 
@@ -71,42 +71,37 @@ def _own(table: ScoreTable) -> pl.DataFrame:
 
 def _arranged(table: ScoreTable, layout: Layout, column: str | None) -> pl.DataFrame:
     """The columns of a layout, as it writes them."""
-    import polars as pl
-
-    headings = layout.headings or [f"column_{place}" for place in range(len(layout.columns))]
-    wanted = dict(zip(headings, layout.columns, strict=True))
-    wanted |= {heading: name for heading, name in layout.optional.items() if name in table}
-    columns = [
-        _column(table, layout, name, column).alias(heading) for heading, name in wanted.items()
-    ]
+    further = {name: heading for heading, name in layout.optional.items() if name in table}
+    names = (*layout.columns, *further)
+    frame = table.frame.select(**{name: _column(table, layout, name, column) for name in names})
     if layout.claimed:
-        _check_speakers(table, layout, dict(zip(layout.columns, columns, strict=True)))
-    frame = pl.DataFrame(columns)
+        _check_speakers(table, layout, frame)
     if layout.of_utterances:
-        frame = _one_per_utterance(frame, headings[layout.columns.index("utterance")], layout)
-    return frame
+        frame = _one_per_utterance(frame, layout)
+    headings = dict(zip(layout.columns, layout.headings, strict=False)) | further
+    return frame.rename(headings)
 
 
-def _one_per_utterance(frame: pl.DataFrame, utterance: str, layout: Layout) -> pl.DataFrame:
+def _one_per_utterance(frame: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     """Trials of one utterance as one row; they must agree."""
     frame = frame.unique(maintain_order=True)
-    twice = frame.filter(frame[utterance].is_duplicated())
+    twice = frame.filter(frame["utterance"].is_duplicated())
     if twice.height:
         raise InputError(
             f"format {layout.name} has one row per utterance, and the trials of "
-            f"{twice[utterance][0]!r} differ (e.g. {' '.join(map(str, twice.row(0)))} and "
+            f"{twice['utterance'][0]!r} differ (e.g. {' '.join(map(str, twice.row(0)))} and "
             f"{' '.join(map(str, twice.row(1)))}); choose another format or --column"
         )
     return frame
 
 
-def _check_speakers(table: ScoreTable, layout: Layout, columns: dict[str, pl.Series]) -> None:
+def _check_speakers(table: ScoreTable, layout: Layout, frame: pl.DataFrame) -> None:
     """Refuse labels that the layout, which only has speakers and attacks, would not give back."""
     if "label" not in table:
         return
     label = table.frame["label"]
-    spoof = columns["attack"] != layout.bonafide_attack if "attack" in columns else label == ""
-    same = columns[layout.claimed] == columns["real_speaker"]
+    spoof = frame["attack"] != layout.bonafide_attack if "attack" in frame else label == ""
+    same = frame[layout.claimed] == frame["real_speaker"]
     wrong = (spoof != (label == "spoof")) | (~spoof & (same != (label == "target")))
     if wrong.any():
         row = int(wrong.arg_max() or 0)
@@ -116,40 +111,41 @@ def _check_speakers(table: ScoreTable, layout: Layout, columns: dict[str, pl.Ser
         )
 
 
-def _column(table: ScoreTable, layout: Layout, name: str, column: str | None) -> pl.Series:
+def _column(table: ScoreTable, layout: Layout, name: str, column: str | None) -> pl.Expr:
     import polars as pl
 
-    if name.startswith("_"):
-        return _filler(table, name.removeprefix("_"))
-    if name == "score" or name in ("asv_score", "cm_score", "sasv_score"):
+    if name == "score" or name in SCORES:
         return _score(table, layout, name, column)
     if name == "label":
-        return _label(table, layout)
+        return pl.lit(_label(table, layout))
     if name == "attack":
         return _attack(table, layout)
-    if name == "real_speaker" and name not in table:
-        return _real_speaker(table, layout.claimed)
-    if name == "client" and name not in table:
-        return table.frame["speaker"]
-    if name == "cm_label" and name not in table:
-        spoof = table.frame["label"] == "spoof"
-        return pl.select(
-            pl.when(spoof).then(pl.lit("spoof")).otherwise(pl.lit("bonafide"))
-        ).to_series()
+    if name.removeprefix("_") in table:
+        return pl.col(name.removeprefix("_"))
+    if name.startswith("_"):
+        return pl.lit(BONAFIDE_ATTACK)
+    if name in ("client", "real_speaker", "cm_label"):
+        return _derived(table, layout, name)
     table.need([name], f"format {layout.name} ({layout.describe()})")
-    return table.frame[name]
+    raise AssertionError(name)
 
 
-def _filler(table: ScoreTable, name: str) -> pl.Series:
-    """What the table has under this name, else ``-``."""
+def _derived(table: ScoreTable, layout: Layout, name: str) -> pl.Expr:
+    """Columns that follow from others: a model is its speaker; nontargets are from nobody known."""
     import polars as pl
 
-    if name in table:
-        return table.frame[name].cast(pl.String)
-    return pl.Series([BONAFIDE_ATTACK]).new_from_index(0, len(table))
+    if name == "client":
+        return pl.col("speaker")
+    if name == "cm_label":
+        spoof = pl.col("label") == "spoof"
+        return pl.when(spoof).then(pl.lit("spoof")).otherwise(pl.lit("bonafide"))
+    table.need(["speaker", "label"], "bob's formats")
+    claimed = layout.claimed if layout.claimed in table else "speaker"
+    target = pl.col("label") == "target"
+    return pl.when(target).then(pl.col(claimed)).otherwise(pl.lit(UNKNOWN_SPEAKER))
 
 
-def _score(table: ScoreTable, layout: Layout, name: str, column: str | None) -> pl.Series:
+def _score(table: ScoreTable, layout: Layout, name: str, column: str | None) -> pl.Expr:
     import polars as pl
 
     role = name.removesuffix("_score") if name != "score" else layout.role
@@ -157,28 +153,30 @@ def _score(table: ScoreTable, layout: Layout, name: str, column: str | None) -> 
         table.need([column], "--column")
         if not table.frame[column].dtype.is_float():
             raise InputError(f"{table.path}: column {column!r} does not hold numbers")
-        return table.frame[column]
+        return pl.col(column)
     fitting = [f"{role}_score"] if f"{role}_score" in table else []
     if role == "sasv" and not fitting:
         fitting = [one for one in table.score_columns if one.startswith("sasv_")]
     if not fitting and name == "score" and len(table.score_columns) == 1:
         fitting = table.score_columns
     if not fitting and layout.absent:
-        return pl.Series([BONAFIDE_ATTACK]).new_from_index(0, len(table))
+        return pl.lit(BONAFIDE_ATTACK)
     if len(fitting) != 1:
         have = ", ".join(table.score_columns) or "none"
         raise InputError(
             f"{table.where()}: format {layout.name} takes one {role} score, the file has {have}; "
             "choose one with --column"
         )
-    return table.frame[fitting[0]]
+    return pl.col(fitting[0])
 
 
 def _label(table: ScoreTable, layout: Layout) -> pl.Series:
     import polars as pl
 
     table.need(["label"], f"format {layout.name}")
-    words = {ours: theirs for theirs, ours in reversed(list(layout.labels.items()))}
+    words: dict[str, str] = {}
+    for theirs, ours in layout.labels.items():
+        words.setdefault(ours, theirs)
     if set(words) == {"bonafide", "spoof"}:  # a target and a nontarget are bona fide
         words |= {"target": "bonafide", "nontarget": "bonafide"}
     written = table.frame["label"].cast(pl.String).replace_strict(words, default=None)
@@ -191,28 +189,14 @@ def _label(table: ScoreTable, layout: Layout) -> pl.Series:
     return written
 
 
-def _attack(table: ScoreTable, layout: Layout) -> pl.Series:
+def _attack(table: ScoreTable, layout: Layout) -> pl.Expr:
     import polars as pl
 
-    if "attack" not in table:
-        if "label" in table and not (table.frame["label"] == "spoof").any():
-            return pl.Series([layout.bonafide_attack]).new_from_index(0, len(table))
-        table.need(["attack"], f"format {layout.name}")
-    attack = pl.col("attack")
-    written = pl.when(attack == BONAFIDE_ATTACK).then(pl.lit(layout.bonafide_attack))
-    return table.frame.select(written.otherwise(attack)).to_series()
-
-
-def _real_speaker(table: ScoreTable, claimed: str) -> pl.Series:
-    """The claimed speaker in targets, nobody in nontargets."""
-    import polars as pl
-
-    table.need(["speaker", "label"], "bob's formats")
-    claimed = claimed if claimed in table else "speaker"
-    target = pl.col("label") == "target"
-    return table.frame.select(
-        pl.when(target).then(pl.col(claimed)).otherwise(pl.lit(UNKNOWN_SPEAKER))
-    ).to_series()
+    bonafide, attack = pl.lit(layout.bonafide_attack), pl.col("attack")
+    if "attack" not in table and "label" in table and (table.frame["label"] != "spoof").all():
+        return bonafide
+    table.need(["attack"], f"format {layout.name}")
+    return pl.when(attack == BONAFIDE_ATTACK).then(bonafide).otherwise(attack)
 
 
 def _check_text(table: ScoreTable, frame: pl.DataFrame, layout: Layout) -> None:

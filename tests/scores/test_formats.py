@@ -262,6 +262,17 @@ def test_what_a_layout_cannot_say_is_refused(name: str, message: str, tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
+@pytest.mark.parametrize("name", TEXT_LAYOUTS)
+def test_every_layout_is_turned_into_every_other_or_refused(name: str, tmp_path: Path) -> None:
+    table = read_table(write(tmp_path / "file", LINES[name]))
+    for other in LAYOUTS:
+        try:
+            write_table(tmp_path / "other", table, other)
+        except InputError:
+            continue
+        assert read_table(tmp_path / "other", other).frame.height
+
+
 def test_names_with_blanks_do_not_fit_into_columns_between_blanks(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "a.csv", LINES["csv"].replace("LA_E_2", "LA E 2")))
     with pytest.raises(InputError, match=r"a.csv, line 3: 'LA E 2' cannot be written"):
