@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.recipe import CorpusSettings, Launcher, Recipe, parse_seeds
 from lightning_sasv.experiment.sweep import sweep
-from lightning_sasv.results import METRICS_FILE, TWIN, link_scores, read_metrics
+from lightning_sasv.results import METRICS_FILE, link_scores, read_metrics
+from lightning_sasv.trials import TWIN
 
 if TYPE_CHECKING:
     from lightning_sasv.report.table1 import Check, Row

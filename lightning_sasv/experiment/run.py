@@ -36,7 +36,6 @@ from lightning_sasv.models import SASVModule
 from lightning_sasv.results import (
     METRICS_FILE,
     PREFIX,
-    SPLITS,
     Metrics,
     checkpoint_file,
     clear_seeds,
@@ -47,6 +46,7 @@ from lightning_sasv.results import (
     write_metrics,
 )
 from lightning_sasv.scores import read_table
+from lightning_sasv.trials import SPLITS
 
 GROUP_FILE = "group.json"
 

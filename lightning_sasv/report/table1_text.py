@@ -15,7 +15,6 @@ from rich.table import Table
 
 from lightning_sasv.metrics.registry import METRICS, UNDEFINED, Metric, metrics_for
 from lightning_sasv.report.table1 import (
-    TWIN,
     Cell,
     Check,
     Row,
@@ -24,6 +23,7 @@ from lightning_sasv.report.table1 import (
     notes,
 )
 from lightning_sasv.results import Metrics, write_tables
+from lightning_sasv.trials import TWIN
 
 DAGGER = "†"
 
