@@ -21,46 +21,25 @@ TRAINING = {
     "test": "score eval with a checkpoint and write scores and metrics",
     "predict": "score eval with a checkpoint and write scores only",
 }
-_SCORES = "lightning_sasv.commands.scores"
 COMMANDS = {
-    "table": (
-        "lightning_sasv.commands.table",
-        "table",
-        "Table 1: every system, every seed, beside the paper's numbers",
-    ),
-    "extract": (
-        "lightning_sasv.commands.extract",
-        "extract",
-        "turn audio into ECAPA-TDNN and AASIST embeddings",
-    ),
-    "sweep": (
-        "lightning_sasv.commands.sweep",
-        "sweep",
-        "run a W&B sweep file, online or offline",
-    ),
-    "simulate": ("lightning_sasv.commands.corpus", "simulate", "write the twin corpus to disk"),
+    "table": ("table", "table", "Table 1: every system, every seed, beside the paper's numbers"),
+    "extract": ("extract", "extract", "turn audio into ECAPA-TDNN and AASIST embeddings"),
+    "sweep": ("sweep", "sweep", "run a W&B sweep file, online or offline"),
+    "simulate": ("corpus", "simulate", "write the twin corpus to disk"),
     "import": (
-        "lightning_sasv.commands.corpus",
+        "corpus",
         "import_corpus",
         "turn the challenge's embedding pickles into memory-mapped stores",
     ),
-    "download": (
-        "lightning_sasv.commands.download",
-        "download",
-        "fetch public scores, protocols, embeddings or weights",
-    ),
-    "export": (
-        "lightning_sasv.commands.export",
-        "export",
-        "write a fitted system as a checked bundle for deployment",
-    ),
-    "fuse": (_SCORES, "fuse", "fit fusion systems on dev scores, fuse eval scores"),
-    "evaluate": (_SCORES, "evaluate", "every metric of score files; compares systems"),
-    "decide": (_SCORES, "decide", "accept or reject each trial at given costs and priors"),
-    "convert": (_SCORES, "convert", "turn a score file into another format"),
-    "report": ("lightning_sasv.commands.report", "report", "results as an HTML page and figures"),
+    "download": ("download", "download", "fetch public scores, protocols, embeddings or weights"),
+    "export": ("export", "export", "write a fitted system as a checked bundle for deployment"),
+    "fuse": ("scores", "fuse", "fit fusion systems on dev scores, fuse eval scores"),
+    "evaluate": ("scores", "evaluate", "every metric of score files; compares systems"),
+    "decide": ("scores", "decide", "accept or reject each trial at given costs and priors"),
+    "convert": ("scores", "convert", "turn a score file into another format"),
+    "report": ("report", "report", "results as an HTML page and figures"),
 }
-"""Command: module, function, what it does."""
+"""Command: module of ``lightning_sasv.commands``, function, what it does."""
 
 CLASSES = {"extract": ("--config", "--cm", "--asv")}
 """Options through which a configuration file could name classes, beside those of training."""
@@ -94,29 +73,32 @@ def _fail_on_file(error: OSError) -> NoReturn:
     _fail(f"cannot use {str(error.filename)[:300]!r}: {error.strerror}")
 
 
+def command_function(command: str) -> Callable[..., None]:
+    """The function that a command is; its module is imported."""
+    module, name, _ = COMMANDS[command]
+    function: Callable[..., None] = getattr(
+        import_module(f"lightning_sasv.commands.{module}"), name
+    )
+    return function
+
+
 def _run_function(command: str, args: Sequence[str]) -> None:
     from jsonargparse import auto_cli
 
-    from lightning_sasv.commands.arguments import (
-        CommandParser,
-        by_position,
-        description,
-        translate,
-    )
+    from lightning_sasv.commands import arguments
 
     if command in CLASSES:
         from lightning_sasv.commands.configs import check_configs
 
         args = check_configs(args, CLASSES[command])
-    module, name, _ = COMMANDS[command]
-    function = getattr(import_module(module), name)
+    function = command_function(command)
     auto_cli(
         function,
-        args=translate(function, args),
+        args=arguments.translate(function, args),
         prog=f"lightning {command}",
-        description=description(function),
-        parser_class=CommandParser,
-        as_positional=by_position(function),
+        description=arguments.description(function),
+        parser_class=arguments.CommandParser,
+        as_positional=arguments.by_position(function),
     )
 
 

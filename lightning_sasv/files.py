@@ -91,13 +91,12 @@ def is_file(path: str | Path) -> bool:
     return Path(path).is_file()
 
 
-def read_text(path: str | Path, what: str = "") -> str:
-    """Text of a file; ``what`` it is, e.g. "sweep file", is part of the message if it fails."""
+def _read(path: str | Path, what: str) -> bytes:
+    """Content of a file; ``what`` it is, e.g. "sweep file", is part of the message if it fails."""
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot read {what}{' ' * bool(what)}{path}: {reason}") from None
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {what}{' ' * bool(what)}{path}: {error.strerror}") from None
 
 
 def finite(value: Any) -> Any:
@@ -116,9 +115,9 @@ def finite(value: Any) -> Any:
 
 def read_json(path: str | Path, what: str = "") -> Any:
     """Content of a JSON file."""
-    text = read_text(path, what)
+    content = _read(path, what)
     try:
-        return json.loads(text)
+        return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON ({error}); write it again") from None
 
@@ -133,9 +132,9 @@ def read_yaml(path: str | Path, what: str = "") -> Any:
     """Content of a YAML file; a mistake in it is reported by file and line."""
     import yaml
 
-    text = read_text(path, what)
+    content = _read(path, what)
     try:
-        return yaml.safe_load(text)
+        return yaml.safe_load(content)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""

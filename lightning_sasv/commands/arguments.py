@@ -1,4 +1,4 @@
-"""Words of the command line, brought into the form that jsonargparse's ``auto_cli`` takes.
+"""Words of the command line as jsonargparse's ``auto_cli`` takes them; help and errors to read.
 
 A command is a function, its parameters are its options. Three things that people type are foreign
 to ``auto_cli`` and are translated here:
@@ -7,6 +7,8 @@ to ``auto_cli`` and are translated here:
 - several words for a first parameter of type ``list[str]`` (``lightning evaluate A B C``);
 - functions of keyword-only parameters (``lightning fuse --dev FILE --eval FILE``) have none by
   position.
+
+Help is without the names of Python types, and an error is one line instead of fifty.
 """
 
 from __future__ import annotations
@@ -16,16 +18,26 @@ import json
 import re
 from argparse import Action
 from collections.abc import Callable, Sequence
-from typing import Any, get_type_hints
+from typing import Any, NoReturn, get_type_hints
 
-from jsonargparse import DefaultHelpFormatter
-
-from lightning_sasv.commands.parser import OneLineParser
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 _OF_COMMANDS = ("tell", "begin")
 _TYPE = re.compile(
     r" ?\((?P<required>required, )?type: (?P<type>.*?)(?:, default: (?P<default>.*))?\)$", re.DOTALL
 )
+
+_PLAIN = (
+    (r"Parser key \"([^\"]+)\": ?", r"\1: "),
+    (r"<class '(?:[\w.]+\.)?Sequence'>", "list such as [a,b]"),
+    (r"<class 'NoneType'>", "null"),
+    (r"<class '(?:[\w.]+\.)?(\w+)'>", r"\1"),
+    (r"typing\.Literal\[(.*?)\]", r"one of \1"),
+    (r"\. Got value: ", "; got "),
+    (r", or [Ee]xpected an? ", ", or "),
+    (r"[Ee]xpected an? (one of|null)", r"expected \1"),
+)
+"""How jsonargparse words a mistake, and what people call it."""
 
 
 def plain_help(text: str) -> str:
@@ -65,8 +77,43 @@ class CommandHelp(DefaultHelpFormatter):
         )
 
 
-class CommandParser(OneLineParser):
-    """Parser whose help calls a list of files by its name."""
+def one_line(message: str) -> str:
+    """The message on one line; of a long list of failed types only what was expected is kept.
+
+    Example:
+        >>> one_line("model.lr: Expected a <class 'float'>. Got value: fast")
+        'model.lr: Expected a float; got fast'
+    """
+    text = " ".join(message.split())
+    found = re.match(
+        r"(?P<key>.*?):.*?Union subtypes.*?Errors: - (?P<wanted>.*?) "
+        r"Given value type: .*? Given value: (?P<value>.*)",
+        text,
+    )
+    if found:
+        wanted = dict.fromkeys(found["wanted"].split(" - "))  # each once, in order
+        text = f"{found['key']}: {', or '.join(wanted)}; got {found['value']}"
+    for pattern, plain in _PLAIN:
+        text = re.sub(pattern, plain, text)
+    return text
+
+
+class OneLineErrors:
+    """Mix-in for a jsonargparse parser: an error is one line on stderr and exit code 2."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Report an error in one line; nested parsers leave that to the outermost one."""
+        if not self.exit_on_error:  # type: ignore[attr-defined]
+            super().error(message, ex)  # type: ignore[misc]
+        parser: Any = getattr(ex, "subcommand_parser", None) or self
+        prog = parser.prog.replace(" [options]", "")
+        text = f"{prog}: error: {one_line(message)} (see {prog} --help)\n"
+        self.exit(2, text)  # type: ignore[attr-defined]
+        raise SystemExit(2)
+
+
+class CommandParser(OneLineErrors, ArgumentParser):
+    """Parser of the commands that train nothing; its help calls a list of files by its name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, formatter_class=CommandHelp, **kwargs)

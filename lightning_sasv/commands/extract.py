@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,42 +72,29 @@ def extract(
         strict: Fail if a recording cannot be embedded; otherwise failures are listed at the end.
         overwrite: Replace embeddings in OUT that other weights have made.
     """
-    from lightning_sasv.files import ensure_directory
-    from lightning_sasv.frontends.corpus import CorpusExtraction, build_networks
-    from lightning_sasv.frontends.lists import AudioFolder, plan
-    from lightning_sasv.frontends.manifest import Manifest
-    from lightning_sasv.frontends.pipeline import Resources
+    from lightning_sasv import frontends
 
-    resources = Resources(batch_size, workers, device)
-    resources.torch_device()
-    folder = AudioFolder(audio)
-    lists = [path for path in (enrolment or "").split(",") if path]
-    splits = plan(folder, protocol, lists, name)
-    networks = build_networks(cm, asv, only)
-    target = ensure_directory(out)
-    train_asv = train_asv or only == "asv"
-    work = CorpusExtraction(folder, target, resources, overwrite, strict, train_asv, _bar)
-    results = work.run(networks, splits)
-    Manifest(target).set_source({"audio": audio, "protocol": protocol, "enrolment": lists})
-    _summarise(results, target)
+    with progress("utt", output=True) as begin:
+        results = frontends.extract(
+            audio=audio,
+            out=out,
+            protocol=protocol,
+            enrolment=enrolment,
+            name=name,
+            cm=cm,
+            asv=asv,
+            only=only,
+            train_asv=train_asv,
+            batch_size=batch_size,
+            workers=workers,
+            device=device,
+            strict=strict,
+            overwrite=overwrite,
+            progress=begin,
+        )
+    _summarise(results, Path(out))
     if {"cm_embd_trn", "spk_model_dev", "spk_model_eval"} <= results.keys():
         print_line(f"Next: lightning fit --data.root {out} --data.protocols {protocol or audio}")
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress bar with utterances per second and the time that is left."""
-    with progress("utt", output=True) as begin:
-        bars: dict[str, Callable[..., object]] = {}
-        known: dict[str, int] = {}
-
-        def tell(stem: str, done: int, total: int) -> None:
-            if stem not in bars:
-                bars[stem], known[stem] = begin(f"{stem:<14}", total), 0
-            bars[stem](done - known[stem])
-            known[stem] = done
-
-        yield tell
 
 
 def _summarise(results: Mapping[str, Any], target: Path) -> None:

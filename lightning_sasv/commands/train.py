@@ -17,8 +17,8 @@ import lightning_sasv
 from lightning_sasv.callbacks import KeepBest, NoteInterrupt, WriteResults, interrupts
 from lightning_sasv.callbacks.write_results import is_dry_run
 from lightning_sasv.checkpoints import read_checkpoint
+from lightning_sasv.commands.arguments import OneLineErrors, one_line
 from lightning_sasv.commands.configs import check_configs
-from lightning_sasv.commands.parser import OneLineErrors, one_line
 from lightning_sasv.console import print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError, RunError

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.audio import Waveforms
+from lightning_sasv.frontends.audio import SAMPLE_RATE, Waveforms, as_batch
 from lightning_sasv.frontends.weights import state_sha256
 
 
@@ -32,6 +32,29 @@ class FrontEnd(Protocol):
 
     def embed(self, waveforms: Waveforms) -> Tensor:
         """Embeddings (batch, dim) of a batch of waveforms of any lengths."""
+
+
+class Embedder(nn.Module):
+    """A front end whose ``forward`` embeds waveforms of one length.
+
+    Args:
+        dim: Size of an embedding.
+        samples: Length that each recording is repeated or cut to; ``None`` takes it whole.
+    """
+
+    sample_rate = SAMPLE_RATE
+
+    def __init__(self, dim: int, samples: int | None) -> None:
+        super().__init__()
+        self.dim, self.samples = dim, samples
+        self.weights: dict[str, str] | None = None
+
+    @torch.inference_mode()
+    def embed(self, waveforms: Waveforms) -> Tensor:
+        """Embeddings (batch, dim) of 16 kHz waveforms of any lengths."""
+        device, dtype = device_of(self)
+        batches = (batch.to(device, dtype) for batch in as_batch(waveforms, self.samples))
+        return torch.cat([self(part) for batch in batches for part in one_by_one(batch)])
 
 
 def build_front_end(spec: dict[str, Any]) -> FrontEnd:

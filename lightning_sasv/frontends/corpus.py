@@ -2,34 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from lightning_sasv.data.embeddings import SUFFIX
+from lightning_sasv.console import Begin
+from lightning_sasv.data.corpus import mean_models
+from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import ensure_directory
 from lightning_sasv.frontends.aasist import AASIST
 from lightning_sasv.frontends.base import FrontEnd, build_front_end
 from lightning_sasv.frontends.ecapa import ECAPA
-from lightning_sasv.frontends.extract import Extraction, Progress, extract, speaker_models
-from lightning_sasv.frontends.lists import AudioFolder, Split
+from lightning_sasv.frontends.lists import AudioFolder, Split, plan
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.frontends.pipeline import Resources
+from lightning_sasv.frontends.stores import Extraction, extract_store
 
 Network = dict[str, Any] | str | None
 """A front end as users give it: weights of the usual one, a class path, or the cached weights."""
 
 
-def build_networks(cm: Network, asv: Network, only: str | None = None) -> dict[str, FrontEnd]:
-    """The networks by kind: AASIST for ``cm`` and ECAPA for ``asv``, or those of a class path.
+def extract(
+    *,
+    audio: str,
+    out: str,
+    protocol: str | None = None,
+    enrolment: str | None = None,
+    name: str | None = None,
+    cm: Network = None,
+    asv: Network = None,
+    only: Literal["cm", "asv"] | None = None,
+    train_asv: bool = False,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    strict: bool = False,
+    overwrite: bool = False,
+    progress: Begin | None = None,
+) -> dict[str, Extraction]:
+    """Turn audio into embeddings, as ``lightning extract`` does.
 
     Args:
-        cm: Checkpoint of AASIST, ``{class_path: …}``, or ``None`` for the cached checkpoint.
-        asv: Folder of ECAPA, ``{class_path: …}``, or ``None`` for the cached checkpoint.
-        only: ``cm`` or ``asv``, where the other is not wanted.
+        audio: Folder with the recordings, at any depth.
+        out: Folder to write to; what is there already is kept, only the rest is computed.
+        protocol: List of utterances, or a folder with the protocols of ASVspoof 2019 LA; by
+            default the protocols below ``audio``, and without them every recording.
+        enrolment: Enrolment lists for ``protocol``, separated by commas.
+        name: Ending of the files for ``protocol``.
+        cm: Checkpoint of AASIST (by default the cached one), or ``{class_path: …}``.
+        asv: Folder of ECAPA-TDNN (by default the cached one), or ``{class_path: …}``.
+        only: Make only these embeddings.
+        train_asv: Make ASV embeddings of the training utterances too.
+        batch_size: Recordings that are read and embedded together.
+        workers: Batches that are embedded at the same time.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, …
+        strict: Raise an error where a recording cannot be embedded.
+        overwrite: Replace embeddings that other weights have made.
+        progress: Begins a progress bar for each store.
+
+    Returns:
+        What became of each store, e.g. ``cm_embd_dev``, and of the speaker models.
     """
+    resources = Resources(batch_size, workers, device)
+    resources.torch_device()
+    folder = AudioFolder(audio)
+    lists = [path for path in (enrolment or "").split(",") if path]
+    splits = plan(folder, protocol, lists, name)
+    networks = build_networks(cm, asv, only)
+    target = ensure_directory(out)
+    options: dict[str, Any] = {"overwrite": overwrite, "strict": strict, "progress": progress}
+    results: dict[str, Extraction] = {}
+    for kind, network in networks.items():
+        for split in splits:
+            if kind == "cm" or split.name != "trn" or train_asv or only == "asv":
+                stem = split.stem(f"{kind}_embd")
+                utterances = split.with_enrolment if kind == "asv" else split.utterances
+                with suppress(InputError):  # searches the folder now, not in a timed thread
+                    folder.find(utterances[0].place if utterances else "")
+                path = target / (stem + SUFFIX)
+                results[stem] = extract_store(
+                    network, utterances, folder.find, path, resources, **options
+                )
+                results |= _models(kind, split, results[stem], target)
+    Manifest(target).set_source({"audio": audio, "protocol": protocol, "enrolment": lists})
+    return results
+
+
+def build_networks(cm: Network, asv: Network, only: str | None = None) -> dict[str, FrontEnd]:
+    """The networks by kind: AASIST for ``cm`` and ECAPA for ``asv``, or those of a class path."""
     found: dict[str, FrontEnd] = {}
     if only != "asv":
         found["cm"] = build_front_end(cm) if isinstance(cm, dict) else AASIST.from_checkpoint(cm)
@@ -38,60 +99,38 @@ def build_networks(cm: Network, asv: Network, only: str | None = None) -> dict[s
     return found
 
 
-@dataclass(frozen=True)
-class CorpusExtraction:
-    """How a corpus is extracted.
+def _models(kind: str, split: Split, done: Extraction, out: Path) -> dict[str, Extraction]:
+    """The speaker models of a split, from its ASV embeddings."""
+    if kind != "asv" or not split.enrolment or done.store is None:
+        return {}
+    models = split.stem("spk_model")
+    problems = speaker_models(done.store, split.enrolment, out / (models + SUFFIX))
+    Manifest(out).add_models(models, split.stem("asv_embd"), problems)
+    return {models: Extraction(None, problems)}
 
-    Attributes:
-        folder: The recordings.
-        out: Folder to write to.
-        resources: Batch size, workers and device.
-        overwrite: Replace embeddings that other weights have made.
-        strict: Raise an error where a recording cannot be embedded.
-        train_asv: Make ASV embeddings of the training split too.
-        bar: Context manager that shows the progress of one store.
+
+def speaker_models(
+    store: EmbeddingStore, enrolment: dict[str, list[str]], path: str | Path
+) -> dict[str, str]:
+    """Write the mean embedding of each speaker's enrolment utterances to ``path``.
+
+    Args:
+        store: ASV embeddings of the enrolment utterances.
+        enrolment: Enrolment utterances of each speaker.
+        path: File to write.
+
+    Returns:
+        What is missing of each speaker that lacks one or all of its utterances.
     """
-
-    folder: AudioFolder
-    out: Path
-    resources: Resources
-    overwrite: bool = False
-    strict: bool = False
-    train_asv: bool = False
-    bar: Callable[[], AbstractContextManager[Progress]] | None = None
-
-    def run(
-        self, networks: Mapping[str, FrontEnd], splits: Sequence[Split]
-    ) -> dict[str, Extraction]:
-        """Extract every split with every network; results by the name of the store."""
-        results: dict[str, Extraction] = {}
-        for kind, network in networks.items():
-            for split in splits:
-                if kind == "cm" or split.name != "trn" or self.train_asv:
-                    results |= self._split(kind, network, split)
-        return results
-
-    def _split(self, kind: str, network: FrontEnd, split: Split) -> dict[str, Extraction]:
-        """One split with one network and, for ASV, its speaker models."""
-        stem = split.stem(f"{kind}_embd")
-        utterances = split.with_enrolment if kind == "asv" else split.utterances
-        for utterance in utterances[
-            :1
-        ]:  # searches the folder now, not in a thread with a time limit
-            with suppress(InputError):
-                self.folder.find(utterance.place)
-        arguments = (network, utterances, self.folder.find, self.out / (stem + SUFFIX))
-        options: dict[str, Any] = {"overwrite": self.overwrite, "strict": self.strict}
-        if self.bar is None:
-            done = extract(*arguments, self.resources, **options)
-        else:
-            with self.bar() as progress:
-                done = extract(*arguments, self.resources, **options, progress=progress)
-        results = {stem: done}
-        if kind == "asv" and split.enrolment and done.store is not None:
-            models = split.stem("spk_model")
-            path = self.out / (models + SUFFIX)
-            problems = speaker_models(done.store, split.enrolment, path)
-            Manifest(self.out).add_models(models, stem, problems)
-            results[models] = Extraction(None, problems)
-        return results
+    problems: dict[str, str] = {}
+    there = {}
+    for speaker, names in enrolment.items():
+        found = [name for name in names if name in store]
+        if found:
+            there[speaker] = found
+        if len(found) < len(names):
+            kept = f"the model is the mean of the other {len(found)}" if found else "no model"
+            problems[speaker] = f"{len(names) - len(found)} enrolment recordings failed; {kept}"
+    if there:
+        mean_models(store, there, str(path)).save(path)
+    return problems

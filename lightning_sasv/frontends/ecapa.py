@@ -4,21 +4,30 @@ Desplanques et al., "ECAPA-TDNN", Interspeech 2020, as SpeechBrain implements an
 (``speechbrain/spkrec-ecapa-voxceleb``): 80 log-mel bands, their mean over time subtracted, 192-d
 embeddings without further normalisation. Only the tensors of the checkpoint are read; the
 ``hyperparams.yaml`` beside it could name any code and is left alone.
+
+This is the only module that imports SpeechBrain, and it does so with a guard against a torchaudio
+that does not load: PyPI's is built for CUDA; beside a CPU build of torch its compiled library
+cannot be opened and the import raises ``OSError``. SpeechBrain needs only torchaudio's Python part,
+so that in this case the compiled extension is replaced by a stand-in that says "not available". A
+torchaudio that can be imported is left alone.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import sha256
-from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms, as_batch
-from lightning_sasv.frontends.base import device_of, one_by_one
-from lightning_sasv.frontends.speechbrain_guard import import_speechbrain
+from lightning_sasv.frontends.audio import SAMPLES
+from lightning_sasv.frontends.base import Embedder
 from lightning_sasv.frontends.weights import (
     State,
     hub_cache,
@@ -30,9 +39,10 @@ from lightning_sasv.frontends.weights import (
 HUB_REPOSITORY = "speechbrain/spkrec-ecapa-voxceleb"
 CHECKPOINT = "embedding_model.ckpt"
 _BLOCKS = 4
+_EXTENSION = "torchaudio._extension"
 
 
-class ECAPA(nn.Module):
+class ECAPA(Embedder):
     """Fbank, mean normalisation and SpeechBrain's ``ECAPA_TDNN``.
 
     Args:
@@ -43,8 +53,6 @@ class ECAPA(nn.Module):
         samples: Length that each recording is repeated or cut to; ``None`` takes it whole.
     """
 
-    sample_rate = SAMPLE_RATE
-
     def __init__(
         self,
         bands: int = 80,
@@ -53,9 +61,7 @@ class ECAPA(nn.Module):
         dim: int = 192,
         samples: int | None = SAMPLES,
     ) -> None:
-        super().__init__()
-        self.dim, self.samples = dim, samples
-        self.weights: dict[str, str] | None = None
+        super().__init__(dim, samples)
         self.features = import_speechbrain("lobes.features").Fbank(n_mels=bands)
         self.network = import_speechbrain("lobes.models.ECAPA_TDNN").ECAPA_TDNN(
             bands,
@@ -83,13 +89,6 @@ class ECAPA(nn.Module):
         load_by_name(model.network, state, path)
         model.weights = {path.name: sha256(path)}
         return model.eval()
-
-    @torch.inference_mode()
-    def embed(self, waveforms: Waveforms) -> Tensor:
-        """Embeddings (batch, dim) of 16 kHz waveforms of any lengths."""
-        device, dtype = device_of(self)
-        batches = (batch.to(device, dtype) for batch in as_batch(waveforms, self.samples))
-        return torch.cat([self(part) for batch in batches for part in one_by_one(batch)])
 
     def forward(self, waveforms: Tensor) -> Tensor:
         """Embeddings of waveforms of one length, (batch, time); features are always float32."""
@@ -128,4 +127,63 @@ def _sizes(state: State, source: Path) -> dict[str, Any]:
         raise InputError(
             f"{source} is not a checkpoint of SpeechBrain's ECAPA_TDNN: no {error}; "
             "checkpoints of the challenge are loaded by ECAPAChallenge"
+        ) from None
+
+
+def _stand_in() -> ModuleType:
+    """A ``torchaudio._extension`` without compiled code."""
+
+    def fail_if_no_align(function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
+    module = ModuleType(_EXTENSION)
+    module.__dict__.update(
+        _IS_TORCHAUDIO_EXT_AVAILABLE=False,
+        _IS_ALIGN_AVAILABLE=False,
+        fail_if_no_align=fail_if_no_align,
+        _check_cuda_version=lambda: None,
+    )
+    return module
+
+
+def import_torchaudio() -> ModuleType:
+    """torchaudio, if need be without its compiled extension."""
+    try:
+        return importlib.import_module("torchaudio")
+    except OSError:
+        for name in [name for name in sys.modules if name.split(".")[0] == "torchaudio"]:
+            del sys.modules[name]
+        sys.modules[_EXTENSION] = _stand_in()
+        return importlib.import_module("torchaudio")
+
+
+def _forget_lazy_modules() -> None:
+    """Remove SpeechBrain's place-holders of optional packages from ``sys.modules``.
+
+    They raise ``ImportError`` at the first look, and tools that look at every loaded module
+    (``inspect``, Hypothesis) fail on them. SpeechBrain's own packages keep their references.
+    """
+    for name, module in list(sys.modules.items()):
+        kinds = {kind.__name__ for kind in type(module).__mro__}
+        if "LazyModule" in kinds and name.startswith("speechbrain"):
+            del sys.modules[name]
+
+
+def import_speechbrain(module: str) -> ModuleType:
+    """A module of SpeechBrain, e.g. ``lobes.models.ECAPA_TDNN``.
+
+    Raises:
+        InputError: SpeechBrain or torchaudio is not installed.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import_torchaudio()
+            found = importlib.import_module(f"speechbrain.{module}")
+            _forget_lazy_modules()
+            return found
+    except ImportError as error:
+        raise InputError(
+            f"ECAPA-TDNN needs SpeechBrain, which cannot be imported ({error}); "
+            "install it with: pip install 'lightning-sasv[audio]'"
         ) from None

@@ -10,22 +10,93 @@ this second network, with the names of those checkpoints.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import conv1d, pad
 
 from lightning_sasv.files import sha256
-from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms, as_batch
-from lightning_sasv.frontends.base import device_of, one_by_one
-from lightning_sasv.frontends.mel import MelSpectrogram, PreEmphasis
+from lightning_sasv.frontends.audio import SAMPLES
+from lightning_sasv.frontends.base import Embedder
 from lightning_sasv.frontends.weights import State, load_by_name, read_state
 
 _ENCODER, _LOSS = "speaker_encoder.", "speaker_loss."
 """Prefixes of training checkpoints: the network, and the classifier it was trained with."""
 
 _LEAST_VARIANCE = 1e-4
-_AGGREGATED, _ATTENTION, _BOTTLENECK = 1536, 256, 128
+_DIM, _AGGREGATED, _ATTENTION, _BOTTLENECK = 192, 1536, 256, 128
+N_FFT, WINDOW, HOP = 512, 400, 160
+
+
+def mel_filters(bands: int, low: float, high: float, sample_rate: int = 16_000) -> Tensor:
+    """Triangular filters, equally spaced on the mel scale 2595 log10(1 + f/700), height 1.
+
+    Returns:
+        (frequencies, bands), for the frequencies of an FFT of 512 samples.
+    """
+    frequency = torch.linspace(0, sample_rate // 2, N_FFT // 2 + 1, dtype=torch.float64)
+    bottom, top = (2595 * math.log10(1 + value / 700) for value in (low, high))
+    mels = torch.linspace(bottom, top, bands + 2, dtype=torch.float64)
+    edge = 700 * (10 ** (mels / 2595) - 1)
+    distance = edge[None] - frequency[:, None]  # (frequencies, bands + 2)
+    width = edge.diff()
+    rising, falling = -distance[:, :-2] / width[:-1], distance[:, 2:] / width[1:]
+    return torch.minimum(rising, falling).clamp(min=0).float()
+
+
+class PreEmphasis(nn.Module):
+    """y[n] = x[n] − 0.97 x[n−1], reflected at the start."""
+
+    flipped_filter: Tensor
+
+    def __init__(self, coefficient: float = 0.97) -> None:
+        super().__init__()
+        self.register_buffer("flipped_filter", torch.tensor([[[-coefficient, 1.0]]]))
+
+    def forward(self, waveforms: Tensor) -> Tensor:
+        """(batch, time) to (batch, time)."""
+        x = pad(waveforms[:, None], (1, 0), mode="reflect")
+        return conv1d(x, self.flipped_filter).squeeze(1)
+
+
+class _Spectrogram(nn.Module):
+    window: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hamming_window(WINDOW))
+
+    def forward(self, waveforms: Tensor) -> Tensor:
+        spectrum = torch.stft(
+            waveforms, N_FFT, HOP, WINDOW, self.window, center=True, return_complex=True
+        )
+        return spectrum.abs().square()  # (batch, frequencies, frames)
+
+
+class _MelScale(nn.Module):
+    fb: Tensor
+
+    def __init__(self, bands: int, low: float, high: float) -> None:
+        super().__init__()
+        self.register_buffer("fb", mel_filters(bands, low, high))
+
+    def forward(self, power: Tensor) -> Tensor:
+        return self.fb.T @ power
+
+
+class MelSpectrogram(nn.Module):
+    """Mel power spectrogram: 25 ms Hamming windows every 10 ms, FFT of 512, 20 to 7,600 Hz."""
+
+    def __init__(self, bands: int = 80, low: float = 20.0, high: float = 7600.0) -> None:
+        super().__init__()
+        self.spectrogram = _Spectrogram()
+        self.mel_scale = _MelScale(bands, low, high)
+
+    def forward(self, waveforms: Tensor) -> Tensor:
+        """(batch, time) to (batch, bands, frames)."""
+        return self.mel_scale(self.spectrogram(waveforms))
 
 
 class SqueezeExcitation(nn.Module):
@@ -80,7 +151,7 @@ class Res2Block(nn.Module):
         return self.se(y) + x
 
 
-class ECAPAChallenge(nn.Module):
+class ECAPAChallenge(Embedder):
     """The challenge's speaker network, 192-d.
 
     Args:
@@ -88,13 +159,8 @@ class ECAPAChallenge(nn.Module):
         samples: Length that each recording is repeated or cut to; ``None`` takes it whole.
     """
 
-    sample_rate = SAMPLE_RATE
-    dim = 192
-
     def __init__(self, channels: int = 1024, samples: int | None = SAMPLES) -> None:
-        super().__init__()
-        self.samples = samples
-        self.weights: dict[str, str] | None = None
+        super().__init__(_DIM, samples)
         self.torchfbank = nn.Sequential(PreEmphasis(), MelSpectrogram(80))
         self.conv1 = nn.Conv1d(80, channels, 5, padding=2)
         self.bn1 = nn.BatchNorm1d(channels)
@@ -111,8 +177,8 @@ class ECAPAChallenge(nn.Module):
             nn.Softmax(dim=2),
         )
         self.bn5 = nn.BatchNorm1d(2 * _AGGREGATED)
-        self.fc6 = nn.Linear(2 * _AGGREGATED, self.dim)
-        self.bn6 = nn.BatchNorm1d(self.dim)
+        self.fc6 = nn.Linear(2 * _AGGREGATED, _DIM)
+        self.bn6 = nn.BatchNorm1d(_DIM)
 
     @classmethod
     def from_checkpoint(cls, path: str | Path, samples: int | None = SAMPLES) -> ECAPAChallenge:
@@ -130,13 +196,6 @@ class ECAPAChallenge(nn.Module):
         load_by_name(model, _with_features(model, state), path)
         model.weights = {path.name: sha256(path)}
         return model.eval()
-
-    @torch.inference_mode()
-    def embed(self, waveforms: Waveforms) -> Tensor:
-        """Embeddings (batch, 192) of 16 kHz waveforms of any lengths."""
-        device, dtype = device_of(self)
-        batches = (batch.to(device, dtype) for batch in as_batch(waveforms, self.samples))
-        return torch.cat([self(part) for batch in batches for part in one_by_one(batch)])
 
     def forward(self, waveforms: Tensor) -> Tensor:
         """Embeddings of waveforms of one length, (batch, time)."""

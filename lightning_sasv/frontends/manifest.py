@@ -11,7 +11,7 @@ from typing import Any
 
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import write_text
+from lightning_sasv.files import read_json, write_text
 from lightning_sasv.frontends.pipeline import Resources
 
 MANIFEST = "manifest.json"
@@ -42,10 +42,10 @@ class Manifest:
         self.content: dict[str, Any] = {"format": FORMAT, "stores": {}}
         if self.path.exists():
             try:
-                self.content = json.loads(self.path.read_text(encoding="utf-8"))
+                self.content = read_json(self.path)
                 known = self.content["format"] == FORMAT
                 self.content["stores"].keys()
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError):
                 known = False
             if not known:
                 raise InputError(

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import cores
-from lightning_sasv.frontends.audio import require_soundfile
+from lightning_sasv.frontends.audio import read_audio, require_soundfile
 from lightning_sasv.frontends.base import FrontEnd, move
 from lightning_sasv.frontends.lists import Utterance
-from lightning_sasv.frontends.reading import Find, Recordings, start_reading, wait_for
 
 READ_AHEAD = 2
 """Batches that are read while the networks are busy."""
+
+READ_SECONDS = 600.0
+"""Time after which a batch that is being read is given up: the disk or share does not answer."""
+
+Find = Callable[[str], Path]
+"""Maps an utterance's place to its file, or says with an InputError why it cannot."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,61 @@ class Resources:
         if self.workers is not None:
             return self.workers
         return 1 if self.torch_device().type != "cpu" else cores()
+
+
+class Recordings(NamedTuple):
+    """Utterances that could be read, their waveforms, and why the others could not."""
+
+    ids: list[str]
+    waveforms: list[np.ndarray]
+    failures: dict[str, str]
+
+
+def read_batch(front_end: FrontEnd, batch: Sequence[Utterance], find: Find) -> Recordings:
+    """Read what the front end looks at of each recording."""
+    read = Recordings([], [], {})
+    samples = getattr(front_end, "samples", None)
+    for utterance in batch:
+        try:
+            waveform = read_audio(find(utterance.place), front_end.sample_rate, samples)
+        except InputError as error:
+            read.failures[utterance.id] = str(error)
+            continue
+        read.ids.append(utterance.id)
+        read.waveforms.append(waveform)
+    return read
+
+
+def start_reading(
+    front_end: FrontEnd, batch: Sequence[Utterance], find: Find
+) -> Future[Recordings]:
+    """Read a batch in a daemon: one that hangs in a dead file system cannot keep us from ending."""
+    future: Future[Recordings] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(read_batch(front_end, batch, find))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="read", daemon=True).start()
+    return future
+
+
+def wait_for(reading: Future[Recordings], batch: Sequence[Utterance]) -> Recordings:
+    """What was read, as soon as it is there.
+
+    Raises:
+        RunError: It takes longer than ``READ_SECONDS``.
+    """
+    try:
+        return reading.result(READ_SECONDS)
+    except TimeoutError:
+        names = ", ".join(utterance.place for utterance in batch[:3])
+        raise RunError(
+            f"reading {names} took longer than {READ_SECONDS:.0f} s: does the disk or network "
+            "share answer? What was embedded is kept; the same command goes on from there"
+        ) from None
 
 
 class Embedded(NamedTuple):
@@ -135,8 +198,7 @@ def _process(
 def _one_thread_per_worker(device: torch.device) -> Iterator[None]:
     """On the CPU each worker computes in its own thread alone.
 
-    Whole recordings side by side use the CPUs better than several threads for one recording,
-    above all on a machine that has other work to do.
+    Whole recordings side by side use the CPUs better than several threads for one recording.
     """
     before = torch.get_num_threads()
     if device.type == "cpu":

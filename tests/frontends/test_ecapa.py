@@ -13,7 +13,7 @@ import torch
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends import ECAPA, FrontEnd
-from lightning_sasv.frontends.speechbrain_guard import import_speechbrain, import_torchaudio
+from lightning_sasv.frontends.ecapa import import_speechbrain, import_torchaudio
 
 Golden = dict[str, np.ndarray]
 
@@ -124,7 +124,7 @@ def test_a_torchaudio_without_its_library_is_imported_all_the_same(tmp_path: Pat
     (package / "_extension.py").write_text("raise OSError('libtorch_cuda.so: cannot open')\n")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from lightning_sasv.frontends.speechbrain_guard import import_torchaudio\n"
+        "from lightning_sasv.frontends.ecapa import import_torchaudio\n"
         "found = import_torchaudio()\n"
         "assert found.double(2) == 4 and not found._IS_ALIGN_AVAILABLE\n"
         f"assert found.__file__.startswith({str(tmp_path)!r})"

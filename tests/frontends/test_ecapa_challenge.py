@@ -10,8 +10,8 @@ import torch
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends import ECAPAChallenge, FrontEnd
-from lightning_sasv.frontends.mel import MelSpectrogram, mel_filters
-from lightning_sasv.frontends.speechbrain_guard import import_torchaudio
+from lightning_sasv.frontends.ecapa import import_torchaudio
+from lightning_sasv.frontends.ecapa_challenge import MelSpectrogram, mel_filters
 
 NAMES = {  # of published checkpoints, with 1024 channels
     "torchfbank.0.flipped_filter": (1, 1, 2),

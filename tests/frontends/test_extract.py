@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ import torch
 
 from lightning_sasv.data import EmbeddingStore
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.extract import extract, speaker_models
+from lightning_sasv.frontends.corpus import speaker_models
 from lightning_sasv.frontends.lists import AudioFolder, Utterance
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.frontends.pipeline import Resources
+from lightning_sasv.frontends.stores import extract_store as extract
 from tests.frontends.toys import CPU, Moments, Trained, named, write_tone
 
 
@@ -46,11 +48,17 @@ def test_store_has_the_embeddings_in_the_order_of_the_list(
 
 
 def test_progress_counts_every_utterance(audio: AudioFolder, tmp_path: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+    told: list[object] = []
+
+    def begin(text: str, total: int) -> Callable[..., object]:
+        told.append((text.strip(), total))
+        return told.append
+
     names = [*named(*range(10)), Utterance("absent", "absent")]
     path = tmp_path / "x.safetensors"
-    extract(Moments(), names, audio.find, path, CPU, progress=lambda *a: told.append(a))
-    assert told == [("x", done, 11) for done in (0, 4, 8, 11)]
+    extract(Moments(), names, audio.find, path, CPU, progress=begin)
+    extract(Moments(), names, audio.find, path, CPU, progress=begin)
+    assert told == [("x", 11), 0, 4, 4, 3, ("x", 11), 10, 1]
 
 
 def break_files(audio: AudioFolder) -> dict[str, str]:
@@ -181,8 +189,9 @@ def test_parts_of_other_weights_are_not_mixed(audio: AudioFolder, tmp_path: Path
 KILLED = """
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from lightning_sasv.frontends.extract import extract
+from lightning_sasv.frontends.stores import extract_store as extract
 from lightning_sasv.frontends.lists import AudioFolder, Utterance
 from lightning_sasv.frontends.pipeline import Resources
 from tests.frontends.toys import Moments

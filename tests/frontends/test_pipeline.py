@@ -14,9 +14,9 @@ from lightning_sasv.data import EmbeddingStore
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends import AASIST
 from lightning_sasv.frontends.audio import Waveforms
-from lightning_sasv.frontends.extract import extract
 from lightning_sasv.frontends.lists import AudioFolder
 from lightning_sasv.frontends.pipeline import Resources, embed_files
+from lightning_sasv.frontends.stores import extract_store as extract
 from tests.frontends.toys import CPU, Moments, named
 
 
@@ -80,13 +80,13 @@ def test_reading_overlaps_with_the_network(audio: AudioFolder) -> None:
 HUNG = """
 import sys, time
 from lightning_sasv.errors import RunError
-from lightning_sasv.frontends import reading
-from lightning_sasv.frontends.extract import extract
+from lightning_sasv.frontends import pipeline
+from lightning_sasv.frontends.stores import extract_store as extract
 from lightning_sasv.frontends.lists import AudioFolder, Utterance
 from lightning_sasv.frontends.pipeline import Resources
 from tests.frontends.toys import Moments
 
-audio, reading.READ_SECONDS = AudioFolder(sys.argv[1]), 1.0
+audio, pipeline.READ_SECONDS = AudioFolder(sys.argv[1]), 1.0
 
 def find(place):
     if place == "u06":

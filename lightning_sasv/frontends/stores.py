@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,24 +12,20 @@ from typing import Any
 
 import torch
 
-from lightning_sasv.data.corpus import mean_models
+from lightning_sasv.console import Begin
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import write_text
+from lightning_sasv.files import read_json, write_json
 from lightning_sasv.frontends.base import FrontEnd, describe
 from lightning_sasv.frontends.lists import Utterance
 from lightning_sasv.frontends.manifest import Manifest
-from lightning_sasv.frontends.pipeline import Embedded, Resources, embed_files
-from lightning_sasv.frontends.reading import Find
+from lightning_sasv.frontends.pipeline import Embedded, Find, Resources, embed_files
 
 SHARD_SIZE, SHARD_SECONDS = 256, 60.0
 """A part is written after so many utterances or seconds, whichever comes first: no more than that
 is lost when a run is killed."""
 
 _SETTINGS = "front_end.json"
-
-Progress = Callable[[str, int, int], None]
-"""Told after each batch: name of the store, utterances that are done, utterances in all."""
 
 
 @dataclass
@@ -65,9 +60,8 @@ class _Parts:
     def _belong(self) -> bool:
         """Whether the parts that are there were made by the same front end."""
         try:
-            text = (self.folder / _SETTINGS).read_text(encoding="utf-8")
-            return bool(json.loads(text) == self.settings)
-        except (OSError, ValueError):
+            return bool(read_json(self.folder / _SETTINGS) == self.settings)
+        except InputError:
             return False
 
     def open(self, overwrite: bool) -> Iterator[EmbeddingStore]:
@@ -75,7 +69,7 @@ class _Parts:
         if self.folder.exists() and (overwrite or not any(self.folder.glob(f"*{SUFFIX}"))):
             shutil.rmtree(self.folder)
         if not self.folder.exists():
-            write_text(self.folder / _SETTINGS, json.dumps(self.settings))
+            write_json(self.folder / _SETTINGS, self.settings)
         if not self._belong():
             raise InputError(
                 f"{self.folder} holds parts from another front end or other weights; give another "
@@ -95,7 +89,7 @@ class _Parts:
         shutil.rmtree(self.folder)
 
 
-def extract(
+def extract_store(
     front_end: FrontEnd,
     utterances: Sequence[Utterance],
     find: Find,
@@ -104,7 +98,7 @@ def extract(
     *,
     overwrite: bool = False,
     strict: bool = False,
-    progress: Progress | None = None,
+    progress: Begin | None = None,
     shard_size: int = SHARD_SIZE,
 ) -> Extraction:
     """Embed recordings and write them to ``path`` as an ``EmbeddingStore``.
@@ -121,7 +115,7 @@ def extract(
         overwrite: Begin again instead of keeping embeddings from another front end.
         strict: Raise an error where recordings cannot be embedded, after the others are done
             (they are kept as parts).
-        progress: Told about each batch.
+        progress: Begins a progress bar.
         shard_size: Utterances of a part.
 
     Raises:
@@ -135,15 +129,11 @@ def extract(
     todo = [utterance for utterance in utterances if utterance.id not in done]
     result = Extraction(None)
     total = len(utterances)
-
-    def report(new: int) -> None:
-        if progress is not None:
-            progress(path.stem, total - len(todo) + new, total)
-
-    report(0)
+    advance = progress(f"{path.stem:<14}", total) if progress else (lambda steps: None)
+    advance(total - len(todo))
     start = time.perf_counter()
     with closing(embed_files(front_end, todo, find, resources)) as batches:  # ends its threads
-        for shard in _shards(batches, shard_size, result, report):
+        for shard in _shards(batches, shard_size, result, advance):
             parts.write(shard)
             done |= dict(zip(shard.ids, shard.vectors, strict=True))
     result.seconds = time.perf_counter() - start
@@ -181,7 +171,7 @@ def _done_before(
 
 
 def _shards(
-    batches: Iterator[Embedded], size: int, result: Extraction, report: Callable[[int], None]
+    batches: Iterator[Embedded], size: int, result: Extraction, advance: Callable[..., object]
 ) -> Iterator[EmbeddingStore]:
     """Collect batches into parts of ``size`` utterances or a minute's work."""
     ids: list[str] = []
@@ -201,36 +191,9 @@ def _shards(
         result.computed += len(batch.ids)
         result.waited += batch.waited
         result.busy += batch.busy
-        report(result.computed + len(result.failures))
+        advance(len(batch.ids) + len(batch.failures))
         if len(ids) >= size or (ids and time.monotonic() - begin >= SHARD_SECONDS):
             yield collected()
             begin = time.monotonic()
     if ids:
         yield collected()
-
-
-def speaker_models(
-    store: EmbeddingStore, enrolment: dict[str, list[str]], path: str | Path
-) -> dict[str, str]:
-    """Write the mean embedding of each speaker's enrolment utterances to ``path``.
-
-    Args:
-        store: ASV embeddings of the enrolment utterances.
-        enrolment: Enrolment utterances of each speaker.
-        path: File to write.
-
-    Returns:
-        What is missing of each speaker that lacks one or all of its utterances.
-    """
-    problems: dict[str, str] = {}
-    there = {}
-    for speaker, names in enrolment.items():
-        found = [name for name in names if name in store]
-        if found:
-            there[speaker] = found
-        if len(found) < len(names):
-            kept = f"the model is the mean of the other {len(found)}" if found else "no model"
-            problems[speaker] = f"{len(names) - len(found)} enrolment recordings failed; {kept}"
-    if there:
-        mean_models(store, there, str(path)).save(path)
-    return problems
