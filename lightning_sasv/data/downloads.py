@@ -22,10 +22,9 @@ from lightning_sasv.scores import write_table
 from lightning_sasv.scores.sources import read_key, read_source
 
 Name = Literal["sasv2022-scores", "sasv2022-protocols", "sasv2022-embeddings", "aasist-weights"]
-Progress = Callable[["Source", int], object]
-"""Told of each file how many of its bytes are there."""
+Begin = Callable[[str, int], Callable[[int], object]]
+"""Begins the progress of a file, ``begin(name, size)``; what it returns is told of new bytes."""
 
-CORPUS = "SASV 2022"
 PUBLISHED = {"dev": "dev_scores_label.csv", "eval": "eval_scores.csv"}
 MIRROR_VARIABLE = "SASV_MIRROR"
 """Environment variable with the address of a mirror, in place of both hosts."""
@@ -33,16 +32,14 @@ RETRIES = 4
 """New attempts after a broken connection or a damaged file; pooch waits n seconds for the nth."""
 TIMEOUT = (10.0, 30.0)
 """Seconds to connect, and between two pieces of an answer."""
-CHUNK = 1 << 14
 _REMEDY = f"choose another address (--mirror URL or {MIRROR_VARIABLE})"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file ``path`` at a commit of a repository ``owner/name``, with its size and SHA-256.
+    """A file at a commit of a repository, with its size and SHA-256, to be kept at ``place``.
 
-    It is kept at ``place`` below the folder of the download. Where ``lfs``, the repository holds a
-    pointer, and the content is a Git LFS object.
+    Where ``lfs``, the repository holds a pointer, and the content is a Git LFS object.
     """
 
     repository: str
@@ -85,21 +82,27 @@ class Downloaded(NamedTuple):
 
 def download(
     name: Name,
-    out: str | Path | None = None,
+    out: str | None = None,
     mirror: str | None = None,
     *,
-    progress: Progress = lambda source, have: None,
+    begin: Begin = lambda name, size: lambda new: None,
 ) -> Downloaded:
     """Fetch public files, each checked against a pinned size and SHA-256.
 
-    Args:
-        name: What to fetch; of ``sasv2022-scores`` tables with trial ids are made, ready to fuse.
-        out: Folder to put it in; by default ``sasv2022``, for the weights ``weights``.
-        mirror: Address in place of GitHub's; by default ``$SASV_MIRROR``, if set.
-        progress: Told of each file how many of its bytes are there.
+    What is there already is not fetched again; what breaks off is tried again a few times.
 
-    Raises:
-        InputError: A file cannot be fetched, is not what was pinned, or stands in the way.
+    sasv2022-scores (5 MB): published ASV and CM scores; dev_scores.csv and eval_scores.csv are made
+    from them, ready for `lightning fuse`.
+    sasv2022-protocols (9 MB) and sasv2022-embeddings (183 MB): the corpus of the paper; with both
+    in one folder, `make table DATA=OUT` reproduces its table.
+    aasist-weights (2 MB): the public AASIST and AASIST-L checkpoints.
+
+    Args:
+        name: What to fetch.
+        out: Folder to put it in; by default sasv2022, for aasist-weights weights.
+        mirror: Address in place of GitHub's, with the same paths below it; by default
+            $SASV_MIRROR, if set.
+        begin: Begins the progress of a file.
     """
     if name not in SOURCES:
         raise InputError(f"unknown download {name!r}; there are {', '.join(SOURCES)}")
@@ -107,25 +110,24 @@ def download(
     sources, tables = SOURCES[name], {}
     if name == "sasv2022-scores":  # without protocols the published scores have no trials
         sources += tuple(s for s in SOURCES["sasv2022-protocols"] if ".asv." in s.place)
-    fetch(sources, folder, mirror=mirror, progress=progress)
+    fetch(sources, folder, mirror=mirror, begin=begin)
     if name == "sasv2022-scores":
         tables = {folder / f"{split}_scores.csv": _tabulate(folder, split) for split in PUBLISHED}
     elif name == "sasv2022-embeddings" and not (folder / MARKER).exists():
-        write_json(folder / MARKER, {"name": CORPUS})  # for tables; a marker that is there stays
+        write_json(folder / MARKER, {"name": "SASV 2022"})  # one that is there stays
     return Downloaded(folder, sources, tables)
 
 
 def fetch(
     sources: Iterable[Source],
     out: str | Path,
-    *,
     mirror: str | None = None,
-    progress: Progress = lambda source, have: None,
+    begin: Begin = lambda name, size: lambda new: None,
 ) -> list[Path]:
-    """Fetch files into a folder, each checked against its pinned size and SHA-256.
+    """Fetch files into a folder; arguments as in :func:`download`.
 
     Files that are there and right are left alone. One that is there and differs is somebody's own:
-    it is reported before anything is fetched, never overwritten. Arguments as in :func:`download`.
+    it is reported before anything is fetched, never overwritten.
     """
     import pooch
 
@@ -141,7 +143,7 @@ def fetch(
         retry_if_failed=RETRIES,
         allow_updates=False,
     )
-    return [_fetch_one(store, folder / source.place, source, progress) for source in wanted]
+    return [_fetch_one(store, folder / source.place, source, begin) for source in wanted]
 
 
 def chosen_mirror(mirror: str | None) -> str | None:
@@ -154,9 +156,7 @@ def chosen_mirror(mirror: str | None) -> str | None:
 
 def _refuse_other(path: Path, source: Source) -> None:
     """Raise where another file has the name of ours."""
-    if not path.exists():
-        return
-    if not path.is_file() or sha256(path) != source.sha256:
+    if path.exists() and not (path.is_file() and sha256(path) == source.sha256):
         raise InputError(
             f"{path} is there already and differs from the published file; move it away or choose "
             "another --out"
@@ -167,14 +167,14 @@ class _RefusedError(Exception):
     """An answer that another attempt would not mend; pooch repeats after any ``ValueError``."""
 
 
-def _fetch_one(store: Any, path: Path, source: Source, tell: Progress) -> Path:
+def _fetch_one(store: Any, path: Path, source: Source, begin: Begin) -> Path:
     """Let pooch fetch a file, and say in a line why it cannot."""
     import requests
 
     url = store.get_url(source.place)
     ensure_directory(path.parent)
     try:
-        store.fetch(source.place, downloader=partial(_receive, source, tell))
+        store.fetch(source.place, downloader=partial(_receive, source, begin))
     except _RefusedError as error:
         raise InputError(f"{url}{error} {_REMEDY}") from None
     except requests.RequestException as error:
@@ -189,11 +189,10 @@ def _fetch_one(store: Any, path: Path, source: Source, tell: Progress) -> Path:
         ) from None
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-    tell(source, source.size)
     return path
 
 
-def _receive(source: Source, tell: Progress, url: str, output_file: str, pooch: Any) -> None:
+def _receive(source: Source, begin: Begin, url: str, output_file: str, pooch: Any) -> None:
     """Receive a file of the pinned size; the last three arguments are those of a downloader."""
     import requests
 
@@ -209,10 +208,11 @@ def _receive(source: Source, tell: Progress, url: str, output_file: str, pooch: 
         answer.raise_for_status()
         if "Content-Encoding" not in answer.headers:
             _check_size(int(answer.headers.get("Content-Length", source.size)), source)
-        for chunk in answer.iter_content(CHUNK):
+        advance = begin(Path(source.place).name, source.size)
+        for chunk in answer.iter_content(1 << 14):
             file.write(chunk)
             _check_size(max(file.tell(), source.size), source)
-            tell(source, file.tell())
+            advance(len(chunk))
 
 
 def _check_size(size: int, source: Source) -> None:
@@ -235,7 +235,7 @@ def _tabulate(folder: Path, split: str) -> int:
     """Make ``<split>_scores.csv`` of a published file and its protocol; the number of trials."""
     protocol = folder / "protocols" / TRIAL_PROTOCOL.format(split=split)
     scores = folder / "published" / PUBLISHED[split]
-    table = read_source(str(scores), read_key(str(protocol), TRIALS).table).table
+    table = read_source(str(scores), read_key(str(protocol), TRIALS))
     path = folder / f"{split}_scores.csv"
     fresh = write_table(path.with_name(f".{path.name}.new"), table)
     try:
