@@ -134,13 +134,16 @@ def options_of(function: Callable[..., Any]) -> Callable[[Command], Command]:
 
     All but ``tell`` and ``begin``, through which the function speaks to the command.
     """
-    hints = get_type_hints(function)
-    given = [p for name, p in inspect.signature(function).parameters.items() if name in hints]
-    options = [p.replace(annotation=hints[p.name]) for p in given if p.name not in _OF_COMMANDS]
+    given = inspect.signature(function).parameters.values()
+    options = [option for option in given if option.name not in _OF_COMMANDS]
+    texts = {option.name: option.annotation for option in options}
+    where = {"__annotations__": texts, "__module__": function.__module__}
+    hints = get_type_hints(type("Options", (), where))  # not of what the function returns
+    options = [option.replace(annotation=hints[option.name]) for option in options]
 
     def decorate(command: Command) -> Command:
         vars(command)["__signature__"] = inspect.Signature(options)
-        command.__annotations__ = {option.name: option.annotation for option in options}
+        command.__annotations__ = hints
         command.__doc__ = function.__doc__
         return command
 

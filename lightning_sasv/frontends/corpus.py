@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lightning_sasv.console import Begin
-from lightning_sasv.data.corpus import mean_models
-from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
-from lightning_sasv.errors import InputError
-from lightning_sasv.files import ensure_directory
-from lightning_sasv.frontends.aasist import AASIST
-from lightning_sasv.frontends.base import FrontEnd, build_front_end
-from lightning_sasv.frontends.ecapa import ECAPA
-from lightning_sasv.frontends.lists import AudioFolder, Split, plan
-from lightning_sasv.frontends.manifest import Manifest
-from lightning_sasv.frontends.pipeline import Resources
-from lightning_sasv.frontends.stores import Extraction, extract_store
+
+if TYPE_CHECKING:
+    from lightning_sasv.frontends.base import FrontEnd
+    from lightning_sasv.frontends.stores import Extraction
 
 Network = dict[str, Any] | str | None
 """A front end as users give it: weights of the usual one, a class path, or the cached weights."""
@@ -39,31 +30,54 @@ def extract(
     device: str = "auto",
     strict: bool = False,
     overwrite: bool = False,
-    progress: Begin | None = None,
+    begin: Begin | None = None,
 ) -> dict[str, Extraction]:
-    """Turn audio into embeddings, as ``lightning extract`` does.
+    """Turn audio into embeddings: AASIST for the countermeasure, ECAPA-TDNN for the speaker.
+
+    With the protocols of ASVspoof 2019 LA below AUDIO (or in the folder PROTOCOL), OUT gets the
+    files of the challenge, {cm,asv}_embd_{trn,dev,eval} and spk_model_{dev,eval}: train on them
+    with `lightning fit --data.root OUT --data.protocols AUDIO`. Otherwise every utterance of the
+    list PROTOCOL, or without one every recording below AUDIO, goes into cm_embd and asv_embd.
+    Recordings are averaged to one channel, resampled, and repeated or cut to the 64,600 samples
+    (4 s) that the networks take.
+
+    The same command continues a run that was stopped, and adds utterances that are new.
+    manifest.json in OUT holds the SHA-256 of the weights, settings, versions and failures.
 
     Args:
-        audio: Folder with the recordings, at any depth.
-        out: Folder to write to; what is there already is kept, only the rest is computed.
-        protocol: List of utterances, or a folder with the protocols of ASVspoof 2019 LA; by
-            default the protocols below ``audio``, and without them every recording.
-        enrolment: Enrolment lists for ``protocol``, separated by commas.
-        name: Ending of the files for ``protocol``.
-        cm: Checkpoint of AASIST (by default the cached one), or ``{class_path: …}``.
-        asv: Folder of ECAPA-TDNN (by default the cached one), or ``{class_path: …}``.
+        audio: Folder with the recordings (flac, wav, ogg, mp3, ...), at any depth.
+        out: Folder to write to.
+        protocol: List of utterances: their names or paths (one column), names and paths (two), a
+            trial list (four) or a CM protocol (five); or a folder with the protocols of ASVspoof
+            2019 LA.
+        enrolment: Enrolment lists for PROTOCOL ("speaker utterance,utterance,..."), separated by
+            commas; OUT gets the mean embedding of each speaker in spk_model.
+        name: Ending of the files for PROTOCOL (cm_embd_NAME); by default trn, dev or eval where
+            the name of the list says so.
+        cm: Weights of AASIST, AASIST.pth or AASIST-L.pth (by default those in PyTorch's cache);
+            or another network, {class_path: package.Class, init_args: {...}}.
+        asv: Folder with the weights of SpeechBrain's ECAPA-TDNN, embedding_model.ckpt (by default
+            those in the hub's cache); or another network, as for CM.
         only: Make only these embeddings.
-        train_asv: Make ASV embeddings of the training utterances too.
-        batch_size: Recordings that are read and embedded together.
-        workers: Batches that are embedded at the same time.
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, …
-        strict: Raise an error where a recording cannot be embedded.
-        overwrite: Replace embeddings that other weights have made.
-        progress: Begins a progress bar for each store.
+        train_asv: Make ASV embeddings of the training utterances too, which `lightning fit` does
+            not need.
+        batch_size: Recordings that are read and embedded together; by default 4, on a GPU 32.
+        workers: Batches that are embedded at the same time, each with one CPU thread; by default
+            one for each CPU, and one on a GPU.
+        device: Where to compute: auto (a GPU where there is one), cpu, cuda, cuda:1, ...
+        strict: Fail if a recording cannot be embedded; otherwise failures are listed at the end.
+        overwrite: Replace embeddings in OUT that other weights have made.
+        begin: Begins a progress bar for each store.
 
     Returns:
-        What became of each store, e.g. ``cm_embd_dev``, and of the speaker models.
+        What became of each store, e.g. cm_embd_dev, and of the speaker models.
     """
+    from lightning_sasv.files import ensure_directory
+    from lightning_sasv.frontends.lists import AudioFolder, plan
+    from lightning_sasv.frontends.manifest import Manifest
+    from lightning_sasv.frontends.pipeline import Resources
+    from lightning_sasv.frontends.stores import extract_split
+
     resources = Resources(batch_size, workers, device)
     resources.torch_device()
     folder = AudioFolder(audio)
@@ -71,66 +85,25 @@ def extract(
     splits = plan(folder, protocol, lists, name)
     networks = build_networks(cm, asv, only)
     target = ensure_directory(out)
-    options: dict[str, Any] = {"overwrite": overwrite, "strict": strict, "progress": progress}
+    options = {"resources": resources, "overwrite": overwrite, "strict": strict, "begin": begin}
     results: dict[str, Extraction] = {}
     for kind, network in networks.items():
         for split in splits:
             if kind == "cm" or split.name != "trn" or train_asv or only == "asv":
-                stem = split.stem(f"{kind}_embd")
-                utterances = split.with_enrolment if kind == "asv" else split.utterances
-                with suppress(InputError):  # searches the folder now, not in a timed thread
-                    folder.find(utterances[0].place if utterances else "")
-                path = target / (stem + SUFFIX)
-                results[stem] = extract_store(
-                    network, utterances, folder.find, path, resources, **options
-                )
-                results |= _models(kind, split, results[stem], target)
+                results |= extract_split(kind, network, split, folder, target, **options)
     Manifest(target).set_source({"audio": audio, "protocol": protocol, "enrolment": lists})
     return results
 
 
 def build_networks(cm: Network, asv: Network, only: str | None = None) -> dict[str, FrontEnd]:
     """The networks by kind: AASIST for ``cm`` and ECAPA for ``asv``, or those of a class path."""
+    from lightning_sasv.frontends.aasist import AASIST
+    from lightning_sasv.frontends.base import build_front_end
+    from lightning_sasv.frontends.ecapa import ECAPA
+
     found: dict[str, FrontEnd] = {}
     if only != "asv":
         found["cm"] = build_front_end(cm) if isinstance(cm, dict) else AASIST.from_checkpoint(cm)
     if only != "cm":
         found["asv"] = build_front_end(asv) if isinstance(asv, dict) else ECAPA.from_checkpoint(asv)
     return found
-
-
-def _models(kind: str, split: Split, done: Extraction, out: Path) -> dict[str, Extraction]:
-    """The speaker models of a split, from its ASV embeddings."""
-    if kind != "asv" or not split.enrolment or done.store is None:
-        return {}
-    models = split.stem("spk_model")
-    problems = speaker_models(done.store, split.enrolment, out / (models + SUFFIX))
-    Manifest(out).add_models(models, split.stem("asv_embd"), problems)
-    return {models: Extraction(None, problems)}
-
-
-def speaker_models(
-    store: EmbeddingStore, enrolment: dict[str, list[str]], path: str | Path
-) -> dict[str, str]:
-    """Write the mean embedding of each speaker's enrolment utterances to ``path``.
-
-    Args:
-        store: ASV embeddings of the enrolment utterances.
-        enrolment: Enrolment utterances of each speaker.
-        path: File to write.
-
-    Returns:
-        What is missing of each speaker that lacks one or all of its utterances.
-    """
-    problems: dict[str, str] = {}
-    there = {}
-    for speaker, names in enrolment.items():
-        found = [name for name in names if name in store]
-        if found:
-            there[speaker] = found
-        if len(found) < len(names):
-            kept = f"the model is the mean of the other {len(found)}" if found else "no model"
-            problems[speaker] = f"{len(names) - len(found)} enrolment recordings failed; {kept}"
-    if there:
-        mean_models(store, there, str(path)).save(path)
-    return problems

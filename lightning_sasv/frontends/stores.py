@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from lightning_sasv.console import Begin
+from lightning_sasv.data.corpus import mean_models
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json
 from lightning_sasv.frontends.base import FrontEnd, describe
-from lightning_sasv.frontends.lists import Utterance
+from lightning_sasv.frontends.lists import AudioFolder, Split, Utterance
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.frontends.pipeline import Embedded, Find, Resources, embed_files
 
@@ -98,7 +99,7 @@ def extract_store(
     *,
     overwrite: bool = False,
     strict: bool = False,
-    progress: Begin | None = None,
+    begin: Begin | None = None,
     shard_size: int = SHARD_SIZE,
 ) -> Extraction:
     """Embed recordings and write them to ``path`` as an ``EmbeddingStore``.
@@ -115,7 +116,7 @@ def extract_store(
         overwrite: Begin again instead of keeping embeddings from another front end.
         strict: Raise an error where recordings cannot be embedded, after the others are done
             (they are kept as parts).
-        progress: Begins a progress bar.
+        begin: Begins a progress bar.
         shard_size: Utterances of a part.
 
     Raises:
@@ -129,7 +130,7 @@ def extract_store(
     todo = [utterance for utterance in utterances if utterance.id not in done]
     result = Extraction(None)
     total = len(utterances)
-    advance = progress(f"{path.stem:<14}", total) if progress else (lambda steps: None)
+    advance = begin(f"{path.stem:<14}", total) if begin else (lambda steps: None)
     advance(total - len(todo))
     start = time.perf_counter()
     with closing(embed_files(front_end, todo, find, resources)) as batches:  # ends its threads
@@ -197,3 +198,49 @@ def _shards(
             begin = time.monotonic()
     if ids:
         yield collected()
+
+
+def extract_split(
+    kind: str, network: FrontEnd, split: Split, folder: AudioFolder, out: Path, **options: Any
+) -> dict[str, Extraction]:
+    """Embed a split by a network and, for ASV, write its speaker models.
+
+    Args:
+        kind: ``cm`` or ``asv``.
+        network: The network.
+        split: What to embed.
+        folder: The recordings.
+        out: Folder to write to.
+        options: The other arguments of :func:`extract_store`.
+
+    Returns:
+        What became of each store, by its name.
+    """
+    stem, models = split.stem(f"{kind}_embd"), split.stem("spk_model")
+    utterances = split.with_enrolment if kind == "asv" else split.utterances
+    with suppress(InputError):  # searches the folder now, not in a thread with a time limit
+        folder.find(utterances[0].place if utterances else "")
+    done = extract_store(network, utterances, folder.find, out / (stem + SUFFIX), **options)
+    if kind != "asv" or not split.enrolment or done.store is None:
+        return {stem: done}
+    problems = speaker_models(done.store, split.enrolment, out / (models + SUFFIX))
+    Manifest(out).add_models(models, stem, problems)
+    return {stem: done, models: Extraction(None, problems)}
+
+
+def speaker_models(
+    store: EmbeddingStore, enrolment: dict[str, list[str]], path: str | Path
+) -> dict[str, str]:
+    """Write each speaker's mean embedding to ``path``; returns what is missing of which speaker."""
+    problems: dict[str, str] = {}
+    there = {}
+    for speaker, names in enrolment.items():
+        found = [name for name in names if name in store]
+        if found:
+            there[speaker] = found
+        if len(found) < len(names):
+            kept = f"the model is the mean of the other {len(found)}" if found else "no model"
+            problems[speaker] = f"{len(names) - len(found)} enrolment recordings failed; {kept}"
+    if there:
+        mean_models(store, there, str(path)).save(path)
+    return problems

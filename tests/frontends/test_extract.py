@@ -17,11 +17,11 @@ import torch
 
 from lightning_sasv.data import EmbeddingStore
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.corpus import speaker_models
 from lightning_sasv.frontends.lists import AudioFolder, Utterance
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.frontends.pipeline import Resources
 from lightning_sasv.frontends.stores import extract_store as extract
+from lightning_sasv.frontends.stores import speaker_models
 from tests.frontends.toys import CPU, Moments, Trained, named, write_tone
 
 
@@ -56,8 +56,8 @@ def test_progress_counts_every_utterance(audio: AudioFolder, tmp_path: Path) -> 
 
     names = [*named(*range(10)), Utterance("absent", "absent")]
     path = tmp_path / "x.safetensors"
-    extract(Moments(), names, audio.find, path, CPU, progress=begin)
-    extract(Moments(), names, audio.find, path, CPU, progress=begin)
+    extract(Moments(), names, audio.find, path, CPU, begin=begin)
+    extract(Moments(), names, audio.find, path, CPU, begin=begin)
     assert told == [("x", 11), 0, 4, 4, 3, ("x", 11), 10, 1]
 
 
