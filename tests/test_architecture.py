@@ -146,6 +146,18 @@ def test_help_of_the_corpus_commands_does_not_import_torch() -> None:
     assert not first_to_import(helps, {"torch"})
 
 
+def test_scores_are_evaluated_and_converted_without_torch(tmp_path: Path) -> None:
+    write_scores(tmp_path / "dev.csv", toy_scores(300))
+    lines = """
+        convert dev.csv --to parquet --out dev.parquet
+        evaluate dev.csv dev.parquet --by attack --ci speaker --replicates 3 --llrs --json out.json
+    """
+    commands = [line.split() for line in lines.strip().splitlines()]
+    assert not first_to_import(commands, {"torch"}, tmp_path)
+    helps = [[command, "--help"] for command in ("evaluate", "convert", "fuse", "decide")]
+    assert not first_to_import(helps, {"torch"})
+
+
 def test_commands_that_train_nothing_run_without_lightning(tmp_path: Path) -> None:
     write_scores(tmp_path / "dev.csv", toy_scores(300))
     lines = """
