@@ -1,97 +1,151 @@
-"""Fitted fusion systems on disk: safetensors with the configuration in the header."""
+"""Fitted fusion systems on disk, and how they score without torch.
+
+A file is safetensors with the configuration in the header. Format 2 holds the state of one seed;
+format 1, which is still read, had a first axis of one and ``copies`` in the configuration.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
-from lightning_sasv.fusion import FusionSystem, pack_system, unpack_system
+from lightning_sasv.fusion.base import Fusion, score_pairs
+from lightning_sasv.fusion.densities import State
+from lightning_sasv.trials import FusedScores
 
-FORMAT = "lightning_sasv.fusion/1"
+if TYPE_CHECKING:
+    from lightning_sasv.fusion import FusionSystem
+
+FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
 HEADER = "lightning_sasv"
 FOLDER = "fitted"
 SUFFIX = ".safetensors"
 _DAMAGE = (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError)
 
 
-def save_system(path: str | Path, system: FusionSystem, about: dict[str, Any]) -> Path:
+class FittedSystem(Fusion):
+    """A fitted system: arrays (or lists, or tensors) of scores in, float64 arrays out.
+
+    Args:
+        name: Name of the system.
+        config: Its configuration, as a ``FusionSystem`` has it.
+        state: Its fitted values by name.
+        about: Where it comes from (corpus, seed, …).
+
+    Raises:
+        InputError: The values do not belong to the configuration, or make no sense.
+
+    Example:
+        >>> system = FittedSystem("B1", {"rule": "sum"}, {"fitted": np.array(True)})
+        >>> system([0.5], [2.0]).sasv
+        array([2.5])
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: Mapping[str, Any],
+        state: State,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(**config)
+        self.check_state(state)
+        self.hold(state)
+        self.name, self.about = name, dict(about or {})
+
+    def __call__(self, asv: Any, cm: Any) -> FusedScores:
+        """LLRs and fused scores of trials; see ``FusionSystem.forward``."""
+        return self.fuse_pairs(self._state, score_pairs(asv, cm))
+
+    @property
+    def rho(self) -> float | None:
+        """Spoof prevalence of the nonlinear rule; ``None`` for the others."""
+        return float(self._state["rho"]) if "rho" in self._state else None
+
+    def hold(self, state: State) -> None:
+        """Keep the arrays."""
+        self._state = state
+
+    def arrays(self) -> State:
+        """The fitted values as arrays."""
+        return dict(self._state)
+
+
+def save_system(path: str | Path, system: Fusion, about: Mapping[str, Any]) -> Path:
     """Write a fitted system, atomically.
 
     Args:
         path: File to write.
-        system: What to write.
+        system: What to write, a ``FusionSystem`` or a :class:`FittedSystem`.
         about: Where it comes from (corpus, seed, …), kept beside it as JSON.
     """
-    packed = pack_system(system)
-    header = {"format": FORMAT, "config": packed["config"], "about": about}
-    tensors = {name: value.contiguous().cpu() for name, value in packed["state_dict"].items()}
+    header = {"format": FORMAT, "config": system.config, "about": dict(about)}
+    arrays = {name: np.array(value, order="C") for name, value in system.arrays().items()}
     with atomic_path(path) as temporary:
         # one entry: the order of several would differ from file to file
-        save_file(tensors, temporary, {HEADER: json.dumps(header, sort_keys=True)})
+        save_file(arrays, temporary, {HEADER: json.dumps(header, sort_keys=True)})
     return Path(path)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Header and tensors of a file that ``save_system`` wrote."""
+def read_fitted(path: str | Path) -> FittedSystem:
+    """Read a system that ``save_system`` wrote; nothing of the file is executed.
+
+    Args:
+        path: The file; its name is that of the system.
+
+    Raises:
+        InputError: There is no such file, it is of something else, or it is damaged.
+    """
+    path = Path(path)
     if not path.is_file():
         raise InputError(f"no fitted system at {path}; make it with `lightning fuse` or `fit`")
-    with safe_open(path, framework="pt") as file:
-        header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
-        if header.get("format") != FORMAT:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if header.get("format") not in (FORMAT, OLD_FORMAT):
             raise InputError(f"{path} is not a fitted system of this package")
-        return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
-def read_about(path: str | Path) -> dict[str, Any]:
-    """Where a fitted system comes from, as ``save_system`` was told."""
-    try:
-        return dict(_read(Path(path))[0]["about"])
-    except InputError:
-        raise
+        config = dict(header["config"])
+        if header["format"] == OLD_FORMAT:
+            state = {name: _first(value) for name, value in state.items()}
+            config.pop("copies", None)
+        return FittedSystem(path.stem, config, state, header["about"])
     except _DAMAGE as error:
-        raise _damaged(Path(path), error) from None
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())[:200]
-    return InputError(f"{path} is damaged ({reason}); fit the system again")
-
-
-def load_system(path: str | Path) -> FusionSystem:
-    """Read a system that ``save_system`` wrote; nothing of the file is executed."""
-    path = Path(path)
-    try:
-        header, state = _read(path)
-        system = unpack_system({"config": header["config"], "state_dict": state})
-        _try(system)
-        return system
-    except InputError as error:
-        if str(path) in str(error):
+        if isinstance(error, InputError) and str(path) in str(error):
             raise
-        raise _damaged(path, error) from None
-    except _DAMAGE as error:
-        raise _damaged(path, error) from None
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} is damaged ({reason}); fit the system again") from None
 
 
-def _try(system: FusionSystem) -> None:
-    """Score one trial: a matrix that is no covariance fails here and not in the midst of work."""
-    zero = torch.zeros(system.copies, 1, dtype=torch.float64)
-    system(*((zero, zero) if system.copies > 1 else (zero[0], zero[0])))
+def _first(value: np.ndarray) -> np.ndarray:
+    """The one entry of the first axis."""
+    (only,) = value
+    return np.asarray(only)
 
 
-def load_systems(folder: str | Path) -> dict[str, FusionSystem]:
+def read_fitted_systems(folder: str | Path) -> dict[str, FittedSystem]:
     """The fitted systems of a folder of results, by name."""
     found = sorted((Path(folder) / FOLDER).glob(f"*{SUFFIX}"))
     if not found:
         raise InputError(
             f"no fitted systems in {Path(folder) / FOLDER}; make them with `lightning fuse --out`"
         )
-    return {path.stem: load_system(path) for path in found}
+    return {path.stem: read_fitted(path) for path in found}
+
+
+def load_system(path: str | Path) -> FusionSystem:
+    """A fitted system as a module of torch; errors as for :func:`read_fitted`."""
+    from lightning_sasv.fusion import FusionSystem
+
+    fitted = read_fitted(path)
+    system = FusionSystem(**fitted.config)
+    system.store(fitted.arrays())
+    return system

@@ -98,15 +98,16 @@ def minimise(objective: Objective, start: Floats, max_iterations: int = 300) -> 
         key = x.tobytes()
         if key not in known:
             known.clear()
-            with np.errstate(over="raise", invalid="raise"):
-                known[key] = objective(x)
+            known[key] = objective(x)
         return known[key]
 
     parts = {"fun": lambda x: at(x)[0], "jac": lambda x: at(x)[1], "hess": lambda x: at(x)[2]}
     options = {"gtol": _FLAT, "maxiter": max_iterations, "max_trust_radius": 1e6}
+    options["subproblem_maxiter"] = 100  # without a bound it may never end
     try:
-        found = minimize(x0=start, method="trust-exact", options=options, **parts)
-        return _polished(at, found.x, max_iterations)
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            found = minimize(x0=start, method="trust-exact", options=options, **parts)
+            return _polished(at, found.x, max_iterations)
     except InputError:
         raise
     except (FloatingPointError, ValueError) as error:
@@ -126,7 +127,7 @@ def _polished(at: Objective, x: Floats, iterations: int) -> Floats:
     # Separable classes have their minimum at infinity, or far out on a plain by a tiny penalty;
     # and where rounding ends the search, the gradient is as small as its units let it be.
     norm = float(np.linalg.norm(gradient))
-    if not (norm < _NEARLY_FLAT or 0 <= gradient @ step < _NO_GAIN * max(1.0, abs(value))):
+    if not (norm < _NEARLY_FLAT or gradient @ step < _NO_GAIN * max(1.0, abs(value))):
         raise InputError(
             f"no minimum within {iterations} steps (gradient norm {norm:.1e}); "
             "separable classes need a larger penalty"
@@ -135,7 +136,9 @@ def _polished(at: Objective, x: Floats, iterations: int) -> Floats:
 
 
 def _newton_step(gradient: Floats, hessian: Floats) -> Floats:
-    """H⁻¹ g, in units in which the diagonal of H is 1."""
-    unit = np.sqrt(np.maximum(np.abs(np.diagonal(hessian)), 1e-300))
-    scaled = hessian / np.outer(unit, unit)
-    return np.asarray(np.linalg.lstsq(scaled, gradient / unit, rcond=1e-14)[0] / unit)
+    """|H|⁻¹ g in units in which the diagonal of H is 1, eigenvalues bounded away from 0."""
+    diagonal = np.abs(np.diagonal(hessian))
+    unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    curvature, vectors = np.linalg.eigh(hessian / np.outer(unit, unit))
+    curvature = np.maximum(np.abs(curvature), 1e-14)
+    return np.asarray(vectors @ ((vectors.T @ (gradient / unit)) / curvature) / unit)

@@ -30,7 +30,8 @@ from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import SPLITS, TWIN, FusedScores, Scores, TrialClass
 
 if TYPE_CHECKING:
-    from lightning_sasv.fusion import FusionSystem
+    from lightning_sasv.fitted import FittedSystem
+    from lightning_sasv.fusion.base import Fusion
     from lightning_sasv.metrics.functional import Settings
 
 METRICS_FILE = "metrics.json"
@@ -45,13 +46,8 @@ Metrics = dict[str, dict[str, Any]]
 
 
 def fitted_values(system: Any) -> dict[str, Any]:
-    """What a fusion system of one seed has learned, as plain numbers; long tables are left out."""
-    state = system.state_dict()
-    return {
-        name: tensor.squeeze(0).tolist()
-        for name, tensor in state.items()
-        if tensor.is_floating_point() and tensor.numel() <= 64
-    }
+    """What a fusion system has learned, as plain numbers; long tables are left out."""
+    return dict(system.values())
 
 
 def fused_metrics(
@@ -131,7 +127,7 @@ def write_set(folder: str | Path, split: str, table: ScoreTable | Scores) -> Pat
 
 def write_systems(
     folder: str | Path,
-    systems: Mapping[str, FusionSystem],
+    systems: Mapping[str, Fusion],
     about: Mapping[str, Any],
     only: bool = False,
 ) -> None:
@@ -216,7 +212,7 @@ class Results:
     scores: Scores
     sizes: dict[str, list[int]]
     fused: dict[str, np.ndarray]
-    systems: dict[str, FusionSystem]
+    systems: dict[str, FittedSystem]
     metrics: Metrics
     table: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -254,7 +250,7 @@ def read_results(folder: str | Path) -> Results:
         InputError: There is no such folder, no score file, a class without trials, or a score that
             is not a finite number.
     """
-    from lightning_sasv.fitted import FOLDER, load_systems
+    from lightning_sasv.fitted import FOLDER, read_fitted_systems
 
     folder = Path(folder)
     if not folder.is_dir():
@@ -262,7 +258,7 @@ def read_results(folder: str | Path) -> Results:
     source, notes = _source(folder)
     sets = _read_sets(source, notes)
     split = "eval" if "eval" in sets else "dev"
-    systems = load_systems(source) if any((source / FOLDER).glob("*")) else {}
+    systems = read_fitted_systems(source) if any((source / FOLDER).glob("*")) else {}
     fused = _fused(sets[split], source, split, systems, notes)
     if not systems:
         notes.append(
@@ -331,7 +327,7 @@ def _fused(
     scores: Scores,
     source: Path,
     split: str,
-    systems: Mapping[str, FusionSystem],
+    systems: Mapping[str, FittedSystem],
     notes: list[str],
 ) -> dict[str, np.ndarray]:
     """Fused scores of the file, of fitted systems where the file lacks them; known names first."""
@@ -347,7 +343,7 @@ def _fused(
                 "them, fuse the scores again"
             )
     for name, system in systems.items():
-        own = np.asarray(system(scores.asv, scores.cm).sasv)
+        own = system(scores.asv, scores.cm).sasv
         if name not in found:
             found[name] = own
         elif not np.allclose(own, found[name], rtol=1e-6, atol=1e-6):

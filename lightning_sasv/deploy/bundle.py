@@ -59,8 +59,8 @@ def write_bundle(
         InputError: ``out`` is there already, the system is not fitted, or no sensible decision
             follows from dev trials and costs.
     """
-    if system.copies != 1 or not system.is_fitted:
-        raise InputError(f"a bundle needs one fitted system, got {system.copies} copies of {name}")
+    if not system.is_fitted:
+        raise InputError(f"a bundle needs a fitted system, {name} is not fitted")
     rule = choose_rule(system, dev, costs)
     origin = dict(about or {})
     content = _describe(system, rule, dev, costs) | {"system": name, "about": origin}

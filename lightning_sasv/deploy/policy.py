@@ -13,7 +13,7 @@ from lightning_sasv.decisions import CostModel, accept
 from lightning_sasv.deploy.bounds import LLRBounds, dev_bounds
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSystem
-from lightning_sasv.fusion.rules import PLAIN_RULES, fuse_nonlinear
+from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.metrics.functional import a_dcf
 from lightning_sasv.trials import FusedScores, Scores
 
@@ -38,9 +38,7 @@ class DecisionRule(NamedTuple):
 
 def fuse_llrs(system: FusionSystem, asv_llr: Tensor, cm_llr: Tensor) -> Tensor:
     """The rule of a system alone, on LLRs that were bounded after its other stages."""
-    if system.rho is None:
-        return PLAIN_RULES[system.rule](asv_llr, cm_llr)
-    return fuse_nonlinear(asv_llr, cm_llr, system.rho[0])
+    return fuse(system.rule, system.rho, asv_llr, cm_llr)
 
 
 def choose_rule(system: FusionSystem, dev: Scores, costs: CostModel) -> DecisionRule:

@@ -29,7 +29,7 @@ from lightning_sasv.trials import CLASS_ORDER, FusedScores
 if TYPE_CHECKING:
     import polars as pl
 
-    from lightning_sasv.fusion import FusionSystem
+    from lightning_sasv.fusion.base import Fusion
 
 PREFERRED = ("L3t", "L3", "L3c")
 """Which of several fitted systems decides when none is named."""
@@ -112,11 +112,11 @@ def decide(
     Returns:
         What was written, and what it costs.
     """
-    from lightning_sasv.fitted import load_systems
+    from lightning_sasv.fitted import read_fitted_systems
 
     if fitted is None:
         raise InputError("--fitted DIR is needed: the folder that `lightning fuse --out DIR` wrote")
-    model, systems = read_costs(costs), load_systems(fitted)
+    model, systems = read_costs(costs), read_fitted_systems(fitted)
     choose_system(systems, system)  # before the work of reading
     labels = read_key(key, key_format, tell=tell)
     table = read_source(file, labels, format, allow_missing=allow_missing, tell=tell)
@@ -125,7 +125,7 @@ def decide(
     return decisions
 
 
-def choose_system(systems: Mapping[str, FusionSystem], name: str | None) -> str:
+def choose_system(systems: Mapping[str, Fusion], name: str | None) -> str:
     """The system that decides: the named one, or the best known of those that give LLRs."""
     able = [one for one, system in systems.items() if system.gives_llrs]
     if name is None:
@@ -144,7 +144,7 @@ def choose_system(systems: Mapping[str, FusionSystem], name: str | None) -> str:
 
 def decide_trials(
     table: ScoreTable,
-    systems: Mapping[str, FusionSystem],
+    systems: Mapping[str, Fusion],
     costs: CostModel,
     policy: str = "bayes",
     name: str | None = None,
@@ -182,7 +182,7 @@ def decide_trials(
     return Decisions(chosen, policy, frame, results)
 
 
-def _fused(table: ScoreTable, system: FusionSystem) -> FusedScores:
+def _fused(table: ScoreTable, system: Fusion) -> FusedScores:
     """LLRs and fused scores of a table."""
     table.need(["asv_score", "cm_score"], "a decision")
     fused = system(table.numbers("asv_score"), table.numbers("cm_score"))

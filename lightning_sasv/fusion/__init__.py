@@ -1,23 +1,32 @@
-"""Fusion of ASV and CM scores into one spoofing-aware score."""
+"""Fusion of ASV and CM scores into one spoofing-aware score.
 
-from lightning_sasv.fusion.pipeline import (
-    fit_and_fuse,
-    fit_systems,
-    fuse_systems,
-    pack_system,
-    unpack_system,
-)
+Only :class:`FusionSystem`, which is imported when first asked for, needs torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lightning_sasv import lazy
+from lightning_sasv.fusion.calibration import CALIBRATIONS
+from lightning_sasv.fusion.densities import DENSITIES
 from lightning_sasv.fusion.rules import RULES
 from lightning_sasv.fusion.search import RHO_CHOICES
-from lightning_sasv.fusion.stages import CALIBRATIONS, DENSITIES
-from lightning_sasv.fusion.system import FusionSystem
 from lightning_sasv.fusion.zoo import (
     OUR_SYSTEMS,
     PAPER_SYSTEMS,
     SYSTEMS,
     build_system,
+    fit_and_fuse,
+    fit_systems,
+    fuse_systems,
+    pack_system,
     system_names,
+    unpack_system,
 )
+
+if TYPE_CHECKING:
+    from lightning_sasv.fusion.system import FusionSystem
 
 __all__ = [
     "CALIBRATIONS",
@@ -36,3 +45,5 @@ __all__ = [
     "system_names",
     "unpack_system",
 ]
+
+__getattr__ = lazy(__name__, {"FusionSystem": "system"})

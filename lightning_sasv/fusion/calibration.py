@@ -3,148 +3,176 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from scipy.optimize import isotonic_regression
 
-from lightning_sasv.decisions.costs import CostModel
-from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.logistic import logit, weighted_logistic
-from lightning_sasv.fusion.pair_newton import Affine
-from lightning_sasv.fusion.stage import Stage, store
-from lightning_sasv.fusion.three_class import SMALL_PENALTY, fit_joint, fit_multinomial
+from lightning_sasv.checks import Codes, Floats
+from lightning_sasv.fusion.densities import Config, Stage, State
+from lightning_sasv.fusion.logistic import (
+    SMALL_PENALTY,
+    Affine,
+    fit_joint,
+    fit_multinomial,
+    logit,
+    weighted_logistic,
+)
+from lightning_sasv.numerics import namespace
 from lightning_sasv.trials import TrialClass
 
-
-@dataclass(frozen=True)
-class CalibrationSettings:
-    """What the recipes may be told.
-
-    Attributes:
-        penalty: Ridge strength; ``None`` takes the recipe's own.
-        effective_prior: Prior P of the positive class at which ``effective_prior`` is trained.
-        cm_positives: Positive class of the CM calibration: ``bonafide`` (target and nontarget,
-            as in the paper) or ``target``.
-        costs: Costs and priors at which ``joint`` is trained.
-    """
-
-    penalty: float | None = None
-    effective_prior: float = 0.5
-    cm_positives: str = "bonafide"
-    costs: CostModel = field(default_factory=CostModel)
-
-    def __post_init__(self) -> None:
-        if self.penalty is not None and not 0 <= self.penalty < float("inf"):
-            raise InputError(f"penalty must be finite and at least 0, got {self.penalty}")
-        if not 0 < self.effective_prior < 1:
-            raise InputError(f"effective_prior must lie in (0, 1), got {self.effective_prior}")
-        if self.cm_positives not in ("bonafide", "target"):
-            raise InputError(
-                f"cm_positives must be 'bonafide' or 'target', got {self.cm_positives!r}"
-            )
-
-    def penalty_or(self, default: float) -> float:
-        """The penalty asked for, or the recipe's own."""
-        return default if self.penalty is None else self.penalty
+Sides = dict[str, tuple[Floats, Floats]]
 
 
-class AffineCalibration(Stage):
-    """``y = W x + b`` on score pairs, fitted by one of the recipes of :data:`AFFINE_RECIPES`.
-
-    Args:
-        recipe: Name of the recipe.
-        settings: Its settings.
-        copies: Number of stacked seeds.
-    """
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, recipe: str, settings: CalibrationSettings, copies: int = 1) -> None:
-        super().__init__()
-        self.recipe = recipe
-        self.settings = settings
-        self.register_buffer("weight", torch.eye(2, dtype=torch.float64).repeat(copies, 1, 1))
-        self.register_buffer("bias", torch.zeros(copies, 2, dtype=torch.float64))
-
-    def fit(self, scores: Tensor, labels: Tensor) -> None:
-        """Fit by the recipe; see :class:`Stage`."""
-        recipe = AFFINE_RECIPES[self.recipe]
-        maps = [recipe(*row, self.settings) for row in zip(scores, labels, strict=True)]
-        weight, bias = map(torch.stack, zip(*maps, strict=True))
-        store(self, weight=weight, bias=bias)
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """Calibrated pairs of score pairs (copies, 2, trials)."""
-        return self.weight @ scores + self.bias[..., None]
-
-
-def split_sides(
-    scores: Tensor, labels: Tensor, cm_positives: str
-) -> dict[str, tuple[Tensor, Tensor]]:
+def split_sides(scores: Floats, labels: Codes, cm_positives: str) -> Sides:
     """Positives and negatives of the ASV and of the CM calibration, by the name of the side.
 
     ASV: target against nontarget, spoof left out. CM: bona fide (or target) against spoof.
     """
-    target = labels == TrialClass.TARGET
-    spoof = labels == TrialClass.SPOOF
+    target, spoof = labels == TrialClass.TARGET, labels == TrialClass.SPOOF
     positive = ~spoof if cm_positives == "bonafide" else target
     asv, cm = scores
     nontarget = labels == TrialClass.NONTARGET
     return {"asv": (asv[target], asv[nontarget]), "cm": (cm[positive], cm[spoof])}
 
 
-def fit_paper(scores: Tensor, labels: Tensor, settings: CalibrationSettings) -> Affine:
+def fit_paper(scores: Floats, labels: Codes, config: Config) -> Affine:
     """Calibration as in the paper's published numbers.
 
     Every positive weighs π and every negative 1 − π, π being the fraction of positives; a penalty
     of ½a² (``penalty`` 1) is on the slope; logit π is subtracted from the intercept.
     """
     maps = []
-    sides = split_sides(scores, labels, settings.cm_positives)
-    for name, (positives, negatives) in sides.items():
-        prior = len(positives) / (len(positives) + len(negatives))
-        slope, intercept = weighted_logistic(
-            positives, negatives, (prior, 1 - prior), settings.penalty_or(1.0), name
-        )
+    for name, (pos, neg) in split_sides(scores, labels, config["cm_positives"]).items():
+        prior = len(pos) / (len(pos) + len(neg))
+        weights = (prior, 1 - prior)
+        slope, intercept = weighted_logistic(pos, neg, weights, _penalty(config, 1.0), name)
         maps.append((slope, intercept - logit(prior)))
     return _diagonal(maps)
 
 
-def fit_effective_prior(scores: Tensor, labels: Tensor, settings: CalibrationSettings) -> Affine:
+def fit_effective_prior(scores: Floats, labels: Codes, config: Config) -> Affine:
     """Prior-weighted logistic regression (Brümmer): weights P/N₊ and (1−P)/N₋, offset logit P.
 
     The log-loss is that of the posterior ``σ(ax + b + logit P)``, so that ax + b is an LLR
     whatever the proportions of the data. No penalty unless one is asked for.
     """
-    prior = settings.effective_prior
-    maps = []
-    sides = split_sides(scores, labels, settings.cm_positives)
-    for name, (positives, negatives) in sides.items():
-        weights = (prior / len(positives), (1 - prior) / len(negatives))
-        slope, intercept = weighted_logistic(
-            positives, negatives, weights, settings.penalty_or(0.0), name
-        )
+    prior, maps = config["effective_prior"], []
+    for name, (pos, neg) in split_sides(scores, labels, config["cm_positives"]).items():
+        weights = (prior / len(pos), (1 - prior) / len(neg))
+        slope, intercept = weighted_logistic(pos, neg, weights, _penalty(config, 0.0), name)
         maps.append((slope, intercept - logit(prior)))
     return _diagonal(maps)
 
 
-def _diagonal(maps: list[tuple[Tensor, Tensor]]) -> Affine:
+def _penalty(config: Config, default: float) -> float:
+    """The penalty asked for, or the recipe's own."""
+    return default if config["penalty"] is None else float(config["penalty"])
+
+
+def _diagonal(maps: list[tuple[float, float]]) -> Affine:
     """Weight and bias of two separate affine maps."""
-    slopes, intercepts = zip(*maps, strict=True)
-    return torch.diag(torch.stack(slopes)), torch.stack(intercepts)
+    slopes, intercepts = np.array(maps).T
+    return np.diag(slopes), intercepts
 
 
-AffineFit = Callable[[Tensor, Tensor, CalibrationSettings], Affine]
+def _affine(recipe: Callable[[Floats, Codes, Config], Affine]) -> Stage:
+    """``y = W x + b`` on score pairs, fitted by a recipe."""
 
-AFFINE_RECIPES: dict[str, AffineFit] = {
-    "paper": fit_paper,
-    "effective_prior": fit_effective_prior,
-    "multinomial": lambda scores, labels, settings: fit_multinomial(
-        scores, labels, settings.penalty_or(SMALL_PENALTY)
+    def fit(pairs: Floats, codes: Codes, config: Config) -> State:
+        weight, bias = recipe(pairs, codes, config)
+        return {"weight": weight, "bias": bias}
+
+    return Stage(
+        lambda config: {"weight": np.eye(2), "bias": np.zeros(2)},
+        fit,
+        lambda state, pairs, config: state["weight"] @ pairs + state["bias"][:, None],
+    )
+
+
+def fit_isotonic(scores: Floats, labels: Codes, config: Config) -> State:
+    """The increasing map of each score that fits its LLR best, without any other assumption.
+
+    The posterior is constant on each pooled block of scores, straight between blocks and constant
+    beyond the ends. One positive below all scores and one negative above them (a misleading trial
+    at either end) keep the LLRs finite. The number of knots is that of the data; the shorter side
+    repeats its last one.
+    """
+    curves = [
+        pav_llrs(*side) for side in split_sides(scores, labels, config["cm_positives"]).values()
+    ]
+    longest = max(len(knots) for knots, _ in curves)
+    knots, llrs = (
+        np.stack([np.pad(part, (0, longest - len(part)), mode="edge") for part in parts])
+        for parts in zip(*curves, strict=True)
+    )
+    return {"knots": knots, "llrs": llrs}
+
+
+def pav_llrs(positives: Floats, negatives: Floats) -> tuple[Floats, Floats]:
+    """LLRs of the isotonic regression of the class on the score.
+
+    Args:
+        positives: Scores of the positive class.
+        negatives: Scores of the negative class.
+
+    Returns:
+        First and last score of every pooled block, and the block's LLR
+        ``log(n₊/n₋) − log(N₊/N₋)``, the counts with one misleading trial at each end.
+    """
+    values, index = np.unique(np.concatenate([positives, negatives]), return_inverse=True)
+    n_pos = np.bincount(index[: len(positives)], minlength=len(values))
+    n_all = np.bincount(index, minlength=len(values))
+    hits = np.concatenate([[1], n_pos, [0]])
+    trials = np.concatenate([[1], n_all, [1]])
+    blocks = isotonic_regression(hits / trials, weights=trials).blocks
+    starts, ends = blocks[:-1], blocks[1:] - 1
+    block_hits = np.add.reduceat(hits, starts)
+    block_misses = np.add.reduceat(trials - hits, starts)
+    prior = np.log(len(positives) + 1) - np.log(len(negatives) + 1)
+    llrs = np.log(block_hits) - np.log(block_misses) - prior
+    edges = np.concatenate([values[:1], values, values[-1:]])
+    knots = np.stack([edges[starts], edges[ends]], axis=1).ravel()
+    return knots, np.repeat(llrs, 2)
+
+
+def _interpolated(state: State, pairs: Any, config: Config) -> Any:
+    """Straight lines between the knots of each side, constant beyond them."""
+    sides = zip(pairs, state["knots"], state["llrs"], strict=True)
+    return namespace(pairs).stack([interpolate(*side) for side in sides])
+
+
+def interpolate(values: Any, knots: Any, heights: Any) -> Any:
+    """Piecewise linear map through (knot, height), constant beyond the ends; knots may repeat.
+
+    Example:
+        >>> interpolate(np.array([-1.0, 0.5, 9.0]), np.array([0.0, 1.0]), np.array([2.0, 4.0]))
+        array([2., 3., 4.])
+    """
+    xp = namespace(values)
+    inside = xp.clip(values, knots[0], knots[-1])
+    upper = xp.clip(xp.searchsorted(knots, inside), 1, len(knots) - 1)
+    width = knots[upper] - knots[upper - 1]
+    share = (inside - knots[upper - 1]) / xp.where(width > 0, width, 1.0)
+    share = xp.where(width > 0, share, 0.0)
+    return heights[upper - 1] + share * (heights[upper] - heights[upper - 1])
+
+
+def _identity_knots(_: Config) -> State:
+    return {name: np.array([[-1.0, 1.0]] * 2) for name in ("knots", "llrs")}
+
+
+CALIBRATIONS: dict[str, Stage] = {
+    "paper": _affine(fit_paper),
+    "effective_prior": _affine(fit_effective_prior),
+    "multinomial": _affine(
+        lambda pairs, codes, config: fit_multinomial(pairs, codes, _penalty(config, SMALL_PENALTY))
     ),
-    "joint": lambda scores, labels, settings: fit_joint(
-        scores, labels, settings.costs, settings.penalty_or(SMALL_PENALTY)
+    "joint": _affine(
+        lambda pairs, codes, config: fit_joint(
+            pairs, codes, config["costs"], _penalty(config, SMALL_PENALTY)
+        )
     ),
+    "pav": Stage(_identity_knots, fit_isotonic, _interpolated),
 }
+"""Calibrations by name; a new recipe is a fit, or a function to a weight and a bias."""

@@ -1,65 +1,62 @@
-"""Fusion rules: from the pair (ASV score, CM score) to the one SASV score."""
+"""Fusion rules: from the pair (ASV score, CM score) to the one SASV score, arrays or tensors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from lightning_sasv.decisions.policy import nonlinear_score
 from lightning_sasv.errors import InputError
+from lightning_sasv.numerics import namespace, sigmoid
 
-Rule = Callable[[Tensor, Tensor], Tensor]
+Rule = Callable[[Any, Any], Any]
 
 
-def fuse_sum(asv: Tensor, cm: Tensor) -> Tensor:
+def fuse_sum(asv: Any, cm: Any) -> Any:
     """``a + c``: systems B1 and B1c of the paper (eq. fusion_score without its factor)."""
     return asv + cm
 
 
-def fuse_linear(asv: Tensor, cm: Tensor) -> Tensor:
+def fuse_linear(asv: Any, cm: Any) -> Any:
     """``(a + c) / √6``: second ilr coordinate of the likelihoods (eq. fusionthreegaussians)."""
     return (asv + cm) / math.sqrt(6)
 
 
-def fuse_nonlinear(asv: Tensor, cm: Tensor, rho: float | Tensor) -> Tensor:
+def fuse_nonlinear(asv: Any, cm: Any, rho: Any) -> Any:
     """``−log[(1−ρ) e^(−a) + ρ e^(−c)]`` (eq. fusionthreegaussiansnl).
 
     Args:
         asv: ASV LLRs.
         cm: CM LLRs.
-        rho: Spoof prevalence in [0, 1]; 0 gives plain ASV, 1 plain CM. A tensor broadcasts.
+        rho: Spoof prevalence in [0, 1]; 0 gives plain ASV, 1 plain CM.
 
     Raises:
         InputError: ``rho`` lies outside [0, 1].
     """
-    check_rho(rho)
-    return nonlinear_score(asv, cm, 1 - rho, rho)
+    return nonlinear_score(asv, cm, 1 - check_rho(rho), rho)
 
 
-def fuse_sigmoid_sum(asv: Tensor, cm: Tensor) -> Tensor:
+def fuse_sigmoid_sum(asv: Any, cm: Any) -> Any:
     """``a + σ(c)``: system B1v2."""
-    return asv + torch.sigmoid(cm)
+    return asv + sigmoid(cm)
 
 
-def fuse_sigmoid_product(asv: Tensor, cm: Tensor) -> Tensor:
+def fuse_sigmoid_product(asv: Any, cm: Any) -> Any:
     """``σ(a) σ(c)``: system Post, the product of two posteriors."""
-    return torch.sigmoid(asv) * torch.sigmoid(cm)
+    return sigmoid(asv) * sigmoid(cm)
 
 
-def fuse_cascade(asv: Tensor, cm: Tensor) -> Tensor:
+def fuse_cascade(asv: Any, cm: Any) -> Any:
     """``min(a, c)``: it exceeds a threshold iff both sides do, as in a cascade (AND)."""
-    return torch.minimum(asv, cm)
+    return namespace(asv).minimum(asv, cm)
 
 
-def check_rho(rho: float | Tensor) -> None:
-    """Raise unless every spoof prevalence lies in [0, 1]."""
-    values = rho.flatten().tolist() if isinstance(rho, Tensor) else [rho]
-    for value in values:
-        if not 0 <= value <= 1:
-            raise InputError(f"rho must lie in [0, 1], got {value}")
+def check_rho(rho: Any) -> Any:
+    """A spoof prevalence; an error unless it lies in [0, 1]."""
+    if not 0 <= rho <= 1:
+        raise InputError(f"rho must lie in [0, 1], got {float(rho)}")
+    return rho
 
 
 PLAIN_RULES: dict[str, Rule] = {
@@ -70,3 +67,17 @@ PLAIN_RULES: dict[str, Rule] = {
     "cascade": fuse_cascade,
 }
 RULES = (*PLAIN_RULES, "nonlinear")
+
+
+def fuse(rule: str, rho: Any, asv: Any, cm: Any) -> Any:
+    """The one score by the name of a rule.
+
+    Args:
+        rule: One of :data:`RULES`.
+        rho: Spoof prevalence of ``nonlinear``; the others do not look at it.
+        asv: ASV scores or LLRs.
+        cm: CM scores or LLRs.
+    """
+    if rule == "nonlinear":
+        return fuse_nonlinear(asv, cm, rho)
+    return PLAIN_RULES[rule](asv, cm)

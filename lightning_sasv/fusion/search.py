@@ -7,14 +7,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.rules import check_rho, fuse_nonlinear
 from lightning_sasv.metrics.functional import eer
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import CLASS_ORDER, TrialClass
 
 SEARCHES = ("grid_eer", "grid_risk")
 """Choices of ρ that need development trials."""
@@ -45,11 +44,10 @@ def initial_rho(rho: float | str, costs: CostModel) -> float:
                 f"unknown rho {rho!r}; expected {', '.join(RHO_CHOICES)}, or a fixed number"
             )
         return costs.spoof_share if rho == "priors" else 0.5
-    check_rho(rho)
-    return rho
+    return float(check_rho(rho))
 
 
-def find_rho(search: str, llrs: Tensor, labels: Tensor, costs: CostModel) -> float:
+def find_rho(search: str, llrs: Floats, labels: Codes, costs: CostModel) -> float:
     """ρ by one of :data:`SEARCHES` on development trials.
 
     Args:
@@ -92,7 +90,7 @@ def grid_search(loss: Loss, rounds: int = 5, points: int = 10) -> float:
     return best
 
 
-def eer_loss(llrs: Tensor, labels: Tensor) -> Loss:
+def eer_loss(llrs: Floats, labels: Codes) -> Loss:
     """SASV-EER of the nonlinear score as a function of ρ.
 
     Args:
@@ -109,7 +107,7 @@ def eer_loss(llrs: Tensor, labels: Tensor) -> Loss:
     return loss
 
 
-def least_risk_rho(llrs: Tensor, labels: Tensor, costs: CostModel) -> float:
+def least_risk_rho(llrs: Floats, labels: Codes, costs: CostModel) -> float:
     """The ρ of least empirical decision risk, exactly.
 
     A trial is accepted iff ``(1−ρ) e^(−a) + ρ e^(−c) < β`` (Ineq. action_optimal_llr, with β the
@@ -127,30 +125,26 @@ def least_risk_rho(llrs: Tensor, labels: Tensor, costs: CostModel) -> float:
     """
     if not math.isfinite(costs.log_beta):
         raise InputError(f"no rho has the least risk: the odds of {costs} are 0 or infinite")
-    start, end = torch.exp(-llrs - costs.log_beta)  # accepted at ρ = 0 and at ρ = 1 if below 1
-    rise = (1 - start) / (end - start)
-    change = torch.where(end > start, rise, 1 - (1 - end) / (start - end))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        start, end = np.exp(-llrs - costs.log_beta)  # accepted at ρ = 0 and at ρ = 1 if below 1
+        rise, fall = (1 - start) / (end - start), 1 - (1 - end) / (start - end)
     turns = (start < 1) != (end < 1)
+    change = np.where(end > start, rise, fall)[turns]
     price = _price_of_accepting(labels, costs)
-    step = torch.where(end < 1, price, -price)[turns]
-    change, order = change[turns].sort()
-    risk = torch.cat([step.new_zeros(1), step[order].cumsum(0)])
-    edges = torch.cat([change.new_zeros(1), change, change.new_ones(1)])
-    width = edges.diff()
+    step = np.where(end < 1, price, -price)[turns]
+    order = np.argsort(change, kind="stable")
+    risk = np.append(0.0, np.cumsum(step[order]))
+    edges = np.concatenate([[0.0], change[order], [1.0]])
+    width = np.diff(edges)
     least = risk[width > 0].min()
-    widest = torch.where((width > 0) & (risk <= least + _SAME_RISK), width, -1.0).argmax()
+    widest = np.argmax(np.where((width > 0) & (risk <= least + _SAME_RISK), width, -1.0))
     return float(edges[widest] + edges[widest + 1]) / 2
 
 
-def _price_of_accepting(labels: Tensor, costs: CostModel) -> Tensor:
+def _price_of_accepting(labels: Codes, costs: CostModel) -> Floats:
     """What it adds to the risk to accept each trial instead of rejecting it."""
-    price = torch.zeros(labels.shape, dtype=torch.float64, device=labels.device)
-    weights = {
-        TrialClass.SPOOF: costs.weight_fa_spoof,
-        TrialClass.TARGET: -costs.weight_miss,
-        TrialClass.NONTARGET: costs.weight_fa_nontarget,
-    }
-    for code, weight in weights.items():
-        mask = labels == int(code)
-        price[mask] = weight / int(mask.sum())
+    target, nontarget, spoof = costs.weights
+    price = np.zeros(len(labels))
+    for code, weight in zip(CLASS_ORDER, (-target, nontarget, spoof), strict=True):
+        price[labels == code] = weight / np.count_nonzero(labels == code)
     return price

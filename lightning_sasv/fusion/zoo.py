@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.system import FusionSystem
+from lightning_sasv.fusion.base import Fusion
+from lightning_sasv.trials import FusedScores, Scores
+
+if TYPE_CHECKING:
+    from lightning_sasv.fusion.system import FusionSystem
 
 PAPER_SYSTEMS: dict[str, dict[str, Any]] = {
     "B1": {"rule": "sum"},
@@ -24,12 +30,7 @@ OUR_SYSTEMS: dict[str, dict[str, Any]] = {
     # LLRs from a class-balanced multinomial logistic regression on the score pair.
     "M3": {"calibration": "multinomial", "rule": "nonlinear"},
     # Both affine maps learned from the log-loss of the nonlinear score at an operating point.
-    "J3": {
-        "calibration": "joint",
-        "rule": "nonlinear",
-        "rho": "priors",
-        "costs": "asvspoof5",
-    },
+    "J3": {"calibration": "joint", "rule": "nonlinear", "rho": "priors", "costs": "asvspoof5"},
 }
 
 SYSTEMS: dict[str, dict[str, Any]] = PAPER_SYSTEMS | OUR_SYSTEMS
@@ -43,10 +44,22 @@ def build_system(name: str, **overrides: Any) -> FusionSystem:
         **overrides: Arguments of :class:`FusionSystem` that replace those of the configuration.
 
     Raises:
-        InputError: The name is unknown.
+        InputError: The name is unknown, or a fusion system has no such argument.
+
+    Example:
+        >>> build_system("L3", rho=0.25).config["rho"]
+        0.25
     """
+    from lightning_sasv.fusion.system import FusionSystem
+
     if name not in SYSTEMS:
         raise InputError(f"unknown system {name!r}; expected one of {', '.join(SYSTEMS)}")
+    known = signature(Fusion).parameters
+    for setting in overrides:
+        if setting not in known:
+            raise InputError(
+                f"a fusion system has no setting {setting!r}; expected one of {', '.join(known)}"
+            )
     return FusionSystem(**(SYSTEMS[name] | overrides))
 
 
@@ -55,6 +68,10 @@ def system_names(text: str) -> list[str]:
 
     Raises:
         InputError: A name is unknown, or there is none.
+
+    Example:
+        >>> system_names("L3c,ours")
+        ['L3c', 'L3t', 'M3', 'J3']
     """
     groups = {"paper": PAPER_SYSTEMS, "ours": OUR_SYSTEMS, "all": SYSTEMS}
     parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -66,3 +83,90 @@ def system_names(text: str) -> list[str]:
             f"some of {', '.join(SYSTEMS)}"
         )
     return list(dict.fromkeys(names))
+
+
+def fit_systems(
+    asv: Any, cm: Any, labels: Any, names: Iterable[str] = tuple(SYSTEMS), **overrides: Any
+) -> dict[str, FusionSystem]:
+    """Named systems, each fitted to the same development trials.
+
+    Args:
+        asv: ASV scores of the development trials.
+        cm: CM scores of the development trials.
+        labels: ``TrialClass`` codes or words of the development trials.
+        names: Keys of :data:`SYSTEMS`.
+        **overrides: Arguments of :class:`FusionSystem` that replace those of every system.
+
+    Example:
+        >>> asv, cm, labels = [0.1, 0.6, 0.2, 0.7], [1.0, 2.0, 1.5, -3.0], [2, 1, 2, 0]
+        >>> sorted(fit_systems(asv, cm, labels, ["L2", "L3"]))
+        ['L2', 'L3']
+    """
+    return {name: build_system(name, **overrides).fit(asv, cm, labels) for name in names}
+
+
+def fuse_systems(systems: Mapping[str, Any], asv: Any, cm: Any) -> dict[str, FusedScores]:
+    """Scores of every system on trials whose labels are none of its business.
+
+    Args:
+        systems: Fitted systems by name.
+        asv: ASV scores.
+        cm: CM scores.
+
+    Example:
+        >>> fuse_systems({"B1": build_system("B1")}, [0.5], [2.0])["B1"].sasv.tolist()
+        [2.5]
+    """
+    return {name: system(asv, cm) for name, system in systems.items()}
+
+
+def fit_and_fuse(
+    dev: Scores, evaluation: Scores, names: Iterable[str] = tuple(SYSTEMS), **overrides: Any
+) -> tuple[dict[str, FusionSystem], dict[str, FusedScores]]:
+    """Fit named systems on development scores and fuse evaluation scores with them.
+
+    The labels of the evaluation trials are not looked at.
+
+    Args:
+        dev: Development scores with labels.
+        evaluation: Scores to fuse.
+        names: Keys of :data:`SYSTEMS`.
+        **overrides: Arguments of :class:`FusionSystem` that replace those of every system.
+
+    Returns:
+        The fitted systems and their scores of the evaluation trials, by name.
+
+    Example:
+        >>> import numpy as np
+        >>> dev = Scores(np.array([0.1, 0.6, 0.2]), np.array([1.0, 2.0, -3.0]), np.array([2, 1, 0]))
+        >>> systems, fused = fit_and_fuse(dev, dev, ["B1"])
+        >>> fused["B1"].sasv.round(decimals=1).tolist()
+        [1.1, 2.6, -2.8]
+    """
+    systems = fit_systems(dev.asv, dev.cm, dev.label, names, **overrides)
+    return systems, fuse_systems(systems, evaluation.asv, evaluation.cm)
+
+
+def pack_system(system: FusionSystem) -> dict[str, Any]:
+    """Configuration and fitted state, plain enough for ``torch.load(..., weights_only=True)``.
+
+    Example:
+        >>> sorted(pack_system(build_system("B1")))
+        ['config', 'state_dict']
+    """
+    return {"config": dict(system.config), "state_dict": system.state_dict()}
+
+
+def unpack_system(packed: Mapping[str, Any]) -> FusionSystem:
+    """The system that :func:`pack_system` packed, now or when it still knew ``copies``.
+
+    Example:
+        >>> unpack_system(pack_system(build_system("B1"))).rule
+        'sum'
+    """
+    from lightning_sasv.fusion.system import FusionSystem
+
+    config = {name: value for name, value in packed["config"].items() if name != "copies"}
+    system = FusionSystem(**config)
+    system.load_state_dict(packed["state_dict"])
+    return system

@@ -73,7 +73,7 @@ class SASVModule(LightningModule):
         self.seeds = tuple(seeds)
         self.head = CMHead(in_dim, hidden_dims, negative_slope, seeds=self.seeds)
         self.class_weights = (class_weights[0], class_weights[1])
-        unknown = set(fusion or {}) - (set(signature(FusionSystem).parameters) - {"copies"})
+        unknown = set(fusion or {}) - set(signature(FusionSystem).parameters)
         if unknown:
             raise InputError(f"model.fusion: a fusion system has no setting {min(unknown)!r}")
         self.names = tuple(systems)

@@ -90,7 +90,7 @@ def _stands_in(metric: Metric, entry: Mapping[str, Any]) -> float | None:
 
 def _rho(results: Results, name: str) -> str:
     system = results.systems.get(name)
-    return "–" if system is None or system.rho is None else f"{float(system.rho[0]):.4f}"
+    return "–" if system is None or system.rho is None else f"{system.rho:.4f}"
 
 
 def best_systems(results: Results) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.decisions import CostModel
-from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.numerics import sigmoid
 from lightning_sasv.trials import CLASS_ORDER, FusedScores, Scores, TrialClass
 
@@ -66,7 +66,7 @@ class Base(NamedTuple):
     """
 
     values: Floats
-    system: FusionSystem | None
+    system: FittedSystem | None
 
 
 def as_pair(fused: FusedScores) -> Floats:
@@ -110,7 +110,7 @@ def affine_map(source: Floats, target: Floats) -> Affine | None:
 
 
 def find_pairs(
-    scores: Scores, systems: Mapping[str, FusionSystem]
+    scores: Scores, systems: Mapping[str, FittedSystem]
 ) -> tuple[list[Pair], list[Base]]:
     """The distinct pairs, that of the raw scores first, and the base pairs they are maps of."""
     raw = np.stack([scores.asv, scores.cm]).astype(np.float64)
@@ -251,7 +251,7 @@ _SOLVERS: dict[str, Callable[[Floats, float], Floats]] = {
 """The cm that gives a rule's score at each asv."""
 
 
-def rule_boundary(system: FusionSystem, level: float, window: Window) -> Line:
+def rule_boundary(system: FittedSystem, level: float, window: Window) -> Line:
     """Where the score of a system equals a level, in the plane of the pair that it fuses."""
     (x_low, x_high), (y_low, y_high) = window
     if system.rho is not None:
@@ -297,6 +297,6 @@ def policy_boundaries(costs: CostModel, window: Window) -> dict[str, Line]:
     }
 
 
-def rho_of(system: FusionSystem) -> float:
+def rho_of(system: FittedSystem) -> float:
     """The ρ of a system whose rule has one."""
     return float(np.ravel(np.asarray(system.rho))[0])

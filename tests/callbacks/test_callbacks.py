@@ -133,7 +133,8 @@ def test_nothing_is_refitted_outside_of_fit(
     after = module.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
-    changed = module.fusion["L3c"].fit(*trainer.lightning_module.scored_trials()[:3])
+    scored = trainer.lightning_module.scored_trials()
+    changed = module.fusion["L3c"].fit(scored.asv, scored.cm[0], scored.label)
     state = changed.state_dict()
     assert any(not torch.equal(before[f"fusion.L3c.{key}"], state[key]) for key in state)
 

@@ -17,7 +17,7 @@ from lightning_sasv.decisions import PRESETS, CostModel, accept, compare_policie
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.deciding import PolicyResult, choose_system, decide_trials
 from lightning_sasv.evaluation.fusing import fuse_tables, write_results
-from lightning_sasv.fitted import load_systems
+from lightning_sasv.fitted import read_fitted_systems
 from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system, system_names
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.results import read_metrics
@@ -66,15 +66,15 @@ def test_folder_of_results(pair: tuple[ScoreTable, ScoreTable], tmp_path: Path) 
     assert set(metrics) == set(NAMES)
     assert metrics["L3"]["corpus"] == "toy"
     assert 0 <= metrics["L3"]["fitted"]["rho"] <= 1
-    systems = load_systems(tmp_path)
+    systems = read_fitted_systems(tmp_path)
     for split, table in zip(("dev", "eval"), pair, strict=True):
         scores = read_scores(tmp_path / "scores" / f"{split}.csv")
         np.testing.assert_array_equal(scores.asv, table.numbers("asv_score"))
         for name, system in systems.items():
-            fused = system(scores.asv, scores.cm).sasv.numpy()
-            np.testing.assert_array_equal(scores.extra[f"sasv_{name}"], fused)
+            fused = system(scores.asv, scores.cm).sasv
+            np.testing.assert_allclose(scores.extra[f"sasv_{name}"], fused, rtol=1e-12)
     write_results(tmp_path, fuse_tables(*pair, ["L3"], "toy", Settings()))
-    assert list(load_systems(tmp_path)) == ["L3"]
+    assert list(read_fitted_systems(tmp_path)) == ["L3"]
 
 
 def test_fused_scores_of_an_earlier_run_are_replaced(pair: tuple[ScoreTable, ScoreTable]) -> None:

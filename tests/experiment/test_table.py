@@ -9,6 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,7 +22,7 @@ from lightning_sasv.experiment import run as run_module
 from lightning_sasv.experiment import table as run_table
 from lightning_sasv.experiment.recipe import CorpusSettings, parse_seeds
 from lightning_sasv.experiment.run import Job, train_stack
-from lightning_sasv.fitted import load_systems
+from lightning_sasv.fitted import read_fitted_systems
 from lightning_sasv.fusion import PAPER_SYSTEMS, SYSTEMS, system_names
 from lightning_sasv.metrics.registry import metrics_for
 from lightning_sasv.models import SASVModule
@@ -59,15 +60,15 @@ def test_everything_is_written(finished: Path) -> None:
     for seed in (1, 2):
         folder = finished / f"seed{seed}"
         own = json.loads((folder / "metrics.json").read_text())
-        assert load_systems(folder).keys() == set(PAPER_SYSTEMS)
+        assert read_fitted_systems(folder).keys() == set(PAPER_SYSTEMS)
         for name in PAPER_SYSTEMS:
             assert own[name]["seed"] == seed
             assert own[name]["corpus"] == "twin"
             assert metrics[name]["per_seed"][str(seed)] == own[name]["eval"]
             assert ("ci" in own[name]) == (seed == 1)
         scores = read_scores(folder / "scores" / "eval.csv")
-        fused = load_systems(folder)["L3c"](scores.asv, scores.cm).sasv
-        assert (fused.numpy() == scores.extra["sasv_L3c"]).all()
+        fused = read_fitted_systems(folder)["L3c"](scores.asv, scores.cm).sasv
+        np.testing.assert_allclose(fused, scores.extra["sasv_L3c"], rtol=1e-12)
     for name in PAPER_SYSTEMS:
         values = [v["sasv_eer"] for v in metrics[name]["per_seed"].values()]
         assert metrics[name]["eval"]["sasv_eer"] == pytest.approx(sum(values) / 2)

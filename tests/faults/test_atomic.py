@@ -18,7 +18,7 @@ from lightning_sasv.data.protocols import read_trials, write_trials
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.files import write_text
-from lightning_sasv.fitted import load_system, save_system
+from lightning_sasv.fitted import read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.report import write_report
 from lightning_sasv.results import merge_metrics, read_metrics, write_metrics
@@ -59,7 +59,7 @@ WRITERS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = 
     "protocol": (trial_list, read_trials),
     "store": (STORE.save, EmbeddingStore.load),
     "pickle": (STORE.to_pickle, EmbeddingStore.from_pickle),
-    "system": (lambda p: save_system(p, fitted(), {}), load_system),
+    "system": (lambda p: save_system(p, fitted(), {}), read_fitted),
     "scores": (lambda p: write_scores(p, SCORES), read_table),
     "parquet": (lambda p: write_table(p, from_scores(SCORES, p), "parquet"), read_table),
     "asvspoof5": (

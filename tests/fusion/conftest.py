@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +19,6 @@ def trials() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @pytest.fixture(scope="session")
-def pairs(trials: tuple[torch.Tensor, ...]) -> torch.Tensor:
+def pairs(trials: tuple[torch.Tensor, ...]) -> np.ndarray:
     """The same scores as pairs, (2, trials)."""
-    return torch.stack(trials[:2])
+    return np.stack(trials[:2])

@@ -9,19 +9,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import log_expit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from torch.nn.functional import logsigmoid
 
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.fusion.calibration import (
-    CalibrationSettings,
     fit_effective_prior,
     fit_paper,
+    pav_llrs,
     split_sides,
 )
-from lightning_sasv.fusion.isotonic import pav_llrs
 from lightning_sasv.fusion.logistic import weighted_logistic
+
+SETTINGS = {"penalty": None, "effective_prior": 0.5, "cm_positives": "bonafide"}
 
 
 def judge(x, y, weight, penalty):
@@ -41,7 +43,7 @@ def sides(trials):
 
 @pytest.mark.parametrize("penalty", [None, 0.0, 1.0, 30.0])
 def test_paper_recipe_is_the_weighted_regression_of_scikit_learn(trials, pairs, penalty):
-    weight, bias = fit_paper(pairs, trials[2], CalibrationSettings(penalty=penalty))
+    weight, bias = fit_paper(pairs, trials[2].numpy(), SETTINGS | {"penalty": penalty})
     for side, (x, y) in enumerate(sides(trials)):
         prior = y.mean()
         slope, intercept = judge(
@@ -56,7 +58,9 @@ def test_paper_recipe_is_the_weighted_regression_of_scikit_learn(trials, pairs, 
 
 @pytest.mark.parametrize("prior", [0.05, 0.5, 0.9])
 def test_effective_prior_recipe_is_the_textbook_regression(trials, pairs, prior):
-    weight, bias = fit_effective_prior(pairs, trials[2], CalibrationSettings(effective_prior=prior))
+    weight, bias = fit_effective_prior(
+        pairs, trials[2].numpy(), SETTINGS | {"effective_prior": prior}
+    )
     for side, (x, y) in enumerate(sides(trials)):
         weights = np.where(y, prior / y.sum(), (1 - prior) / (~y).sum())
         # Scikit-learn's tolerance is absolute, so it gets weights of the size of the data.
@@ -69,11 +73,12 @@ def test_effective_prior_recipe_is_the_textbook_regression(trials, pairs, prior)
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
 def test_gradient_at_the_optimum_is_below_1e_9(trials, scale):
-    asv, _, labels = trials
+    asv, _, labels = (part.numpy() for part in trials)
     positives, negatives = scale * asv[labels == 1], scale * asv[labels == 2]
     weights = (0.3 / len(positives), 0.7 / len(negatives))
     slope, intercept = weighted_logistic(positives, negatives, weights, penalty=1e-3)
-    parameters = torch.stack([slope, intercept]).requires_grad_()
+    parameters = torch.tensor([slope, intercept], dtype=torch.float64, requires_grad=True)
+    positives, negatives = map(torch.from_numpy, (positives, negatives))
     loss = (
         -weights[0] * logsigmoid(parameters[0] * positives + parameters[1]).sum()
         - weights[1] * logsigmoid(-parameters[0] * negatives - parameters[1]).sum()
@@ -91,16 +96,18 @@ def test_gradient_at_the_optimum_is_below_1e_9(trials, scale):
 )
 def test_calibrated_llrs_do_not_depend_on_the_units_of_the_scores(slope, shift, seed):
     generator = np.random.default_rng(seed)
-    positives = torch.from_numpy(generator.normal(1, 1, 60))
-    negatives = torch.from_numpy(generator.normal(-1, 1, 80))
+    positives = generator.normal(1, 1, 60)
+    negatives = generator.normal(-1, 1, 80)
     weights = (0.5 / 60, 0.5 / 80)
     a, b = weighted_logistic(positives, negatives, weights, 0.0)
     a2, b2 = weighted_logistic(slope * positives + shift, slope * negatives + shift, weights, 0.0)
-    assert torch.allclose(a2 * (slope * positives + shift) + b2, a * positives + b, atol=1e-7)
+    np.testing.assert_allclose(
+        a2 * (slope * positives + shift) + b2, a * positives + b, rtol=1e-5, atol=1e-7
+    )
 
 
 def test_effective_prior_half_has_the_least_cllr_of_all_affine_maps(trials):
-    asv, _, labels = trials
+    asv, _, labels = (part.numpy() for part in trials)
     positives, negatives = asv[labels == 1], asv[labels == 2]
     a, b = weighted_logistic(
         positives, negatives, (0.5 / len(positives), 0.5 / len(negatives)), 0.0
@@ -108,8 +115,8 @@ def test_effective_prior_half_has_the_least_cllr_of_all_affine_maps(trials):
 
     def cllr(slope, intercept):
         return -(
-            logsigmoid(slope * positives + intercept).mean()
-            + logsigmoid(-slope * negatives - intercept).mean()
+            log_expit(slope * positives + intercept).mean()
+            + log_expit(-slope * negatives - intercept).mean()
         )
 
     best = cllr(a, b)
@@ -118,7 +125,7 @@ def test_effective_prior_half_has_the_least_cllr_of_all_affine_maps(trials):
 
 
 def test_positives_of_the_cm_calibration_are_selectable(trials, pairs):
-    labels = trials[2]
+    labels = trials[2].numpy()
     bonafide = split_sides(pairs, labels, "bonafide")["cm"][0]
     target = split_sides(pairs, labels, "target")["cm"][0]
     assert len(bonafide) == int((labels != 0).sum())
@@ -127,24 +134,24 @@ def test_positives_of_the_cm_calibration_are_selectable(trials, pairs):
         FusionSystem(calibration="paper", cm_positives=name).fit(*trials).calibration.weight
         for name in ("bonafide", "target")
     ]
-    assert fits[0][0, 0, 0] == fits[1][0, 0, 0]
-    assert fits[0][0, 1, 1] != fits[1][0, 1, 1]
+    assert fits[0][0, 0] == fits[1][0, 0]
+    assert fits[0][1, 1] != fits[1][1, 1]
 
 
 @pytest.mark.parametrize("flip", [1.0, -1.0])
 def test_separable_scores_without_penalty_are_an_error(flip):
-    positives, negatives = torch.tensor([1.0, 2.0]) * flip, torch.tensor([0.0, 1.0]) * flip
+    positives, negatives = np.array([1.0, 2.0]) * flip, np.array([0.0, 1.0]) * flip
     with pytest.raises(ValueError, match=r"separates the two classes.*penalty > 0"):
-        weighted_logistic(positives.double(), negatives.double(), (0.5, 0.5), 0.0, "cm")
+        weighted_logistic(positives, negatives, (0.5, 0.5), 0.0, "cm")
 
 
 def test_separable_scores_with_penalty_have_a_finite_optimum():
-    positives, negatives = torch.tensor([1.0, 2.0]).double(), torch.tensor([-1.0, -2.0]).double()
+    positives, negatives = np.array([1.0, 2.0]), np.array([-1.0, -2.0])
     slope, intercept = weighted_logistic(positives, negatives, (1.0, 1.0), 1.0)
     x = np.array([1.0, 2.0, -1.0, -2.0])
     expected = judge(x, x > 0, np.ones(4), 1.0)
-    assert slope.item() == pytest.approx(expected[0], rel=1e-7)
-    assert intercept.item() == pytest.approx(expected[1], abs=1e-7)
+    assert slope == pytest.approx(expected[0], rel=1e-7)
+    assert intercept == pytest.approx(expected[1], abs=1e-7)
 
 
 def test_pav_is_the_isotonic_regression_with_a_misleading_trial_at_each_end(trials):
@@ -169,11 +176,11 @@ def test_pav_system_interpolates_its_knots(trials):
     fused = system(*trials[:2])
     for side, values in enumerate((fused.asv_llr, fused.cm_llr)):
         stage = system.calibration
-        expected = np.interp(trials[side], stage.knots[0, side], stage.llrs[0, side])
+        expected = np.interp(trials[side], stage.knots[side], stage.llrs[side])
         np.testing.assert_allclose(values.numpy(), expected, atol=1e-10)
     far = system(torch.tensor([-1e6, 1e6]), torch.tensor([-1e6, 1e6]))
     assert torch.isfinite(far.sasv).all()
-    assert far.asv_llr[0] == system.calibration.llrs[0, 0, 0]
+    assert far.asv_llr[0] == system.calibration.llrs[0, 0]
 
 
 @pytest.mark.parametrize(

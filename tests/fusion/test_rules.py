@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal, getcontext
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -23,6 +24,10 @@ LLRS = st.floats(-1e6, 1e6)
 RHOS = st.floats(0, 1)
 
 
+def array(value):
+    return np.array([value])
+
+
 def scalar(value):
     return torch.tensor([value], dtype=torch.float64)
 
@@ -37,8 +42,9 @@ def exact_nonlinear(asv, cm, rho):
 @settings(max_examples=60, deadline=None)
 @given(asv=LLRS, cm=LLRS, rho=st.floats(1e-9, 1 - 1e-9))
 def test_nonlinear_rule_is_its_formula_to_the_last_digits(asv, cm, rho):
-    value = fuse_nonlinear(scalar(asv), scalar(cm), rho).item()
-    assert value == pytest.approx(exact_nonlinear(asv, cm, rho), rel=1e-14, abs=1e-14)
+    for kind in (scalar, array):
+        value = fuse_nonlinear(kind(asv), kind(cm), rho).item()
+        assert value == pytest.approx(exact_nonlinear(asv, cm, rho), rel=1e-14, abs=1e-14)
 
 
 @settings(max_examples=100, deadline=None)
@@ -61,8 +67,9 @@ def test_nonlinear_rule_never_falls_when_an_llr_rises(asv, cm, rho, more):
 @settings(max_examples=30, deadline=None)
 @given(asv=LLRS, cm=LLRS)
 def test_nonlinear_rule_reduces_to_asv_at_0_and_to_cm_at_1(asv, cm):
-    assert fuse_nonlinear(scalar(asv), scalar(cm), 0.0).item() == asv
-    assert fuse_nonlinear(scalar(asv), scalar(cm), 1.0).item() == cm
+    for kind in (scalar, array):
+        assert fuse_nonlinear(kind(asv), kind(cm), 0.0).item() == asv
+        assert fuse_nonlinear(kind(asv), kind(cm), 1.0).item() == cm
 
 
 def test_plain_rules_are_their_formulas():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lightning_sasv.decisions import PRESETS, CostModel, accept, empirical_cost
 from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.fusion.densities import gaussian_log_prob
 from lightning_sasv.fusion.rules import fuse_nonlinear
 from lightning_sasv.fusion.search import eer_loss, grid_search, least_risk_rho
 from lightning_sasv.trials import FusedScores
@@ -67,10 +68,10 @@ def sorted_eer(positives, negatives):
 def test_eer_loss_is_the_sasv_eer_of_the_nonlinear_score(trials, pairs, rho):
     labels = trials[2].numpy()
     with np.errstate(divide="ignore"):
-        asv, cm = pairs.numpy()
+        asv, cm = pairs
         scores = -np.logaddexp(np.log(1 - rho) - asv, np.log(rho) - cm)
     expected = sorted_eer(scores[labels == 1], scores[labels != 1])
-    assert eer_loss(pairs, trials[2])(rho) == pytest.approx(expected, abs=1e-12)
+    assert eer_loss(pairs, labels)(rho) == pytest.approx(expected, abs=1e-12)
 
 
 def risk(fused, labels, costs, rho):
@@ -101,8 +102,8 @@ def test_risk_at_the_rho_of_the_costs_is_the_cost_of_the_bayes_policy(trials):
 
 
 def test_grid_risk_survives_llrs_beyond_the_range_of_exponentials(trials):
-    llrs = torch.tensor([[-1e6, 1e6, 3.0, -2.0, 1e6, -1e6], [1e6, -1e6, 1.0, 2.0, 1e6, -1e6]])
-    rho = least_risk_rho(llrs.double(), torch.tensor([0, 2, 1, 2, 1, 0]), CostModel())
+    llrs = np.array([[-1e6, 1e6, 3.0, -2.0, 1e6, -1e6], [1e6, -1e6, 1.0, 2.0, 1e6, -1e6]])
+    rho = least_risk_rho(llrs, np.array([0, 2, 1, 2, 1, 0]), CostModel())
     assert 0 < rho < 1
 
 
@@ -132,11 +133,13 @@ def test_choices_of_rho(trials):
         FusionSystem(rule="nonlinear", rho=1.5)
 
 
-def test_gaussian_nonlinear_fusion_is_the_gaussian_back_end(trials):
+def test_gaussian_nonlinear_fusion_is_the_gaussian_back_end(trials, pairs):
     """Eq. app_gaussian: log p_tar / [(1−ρ) p_non + ρ p_spf]."""
     system = FusionSystem(density="gaussian", rule="nonlinear", rho=0.3).fit(*trials)
-    pairs = torch.stack(trials[:2])[None]
-    spoof, target, nontarget = system.density.log_prob(pairs)[0].exp()
+    log_prob = gaussian_log_prob(
+        pairs, system.density.mean.numpy(), system.density.covariance.numpy()
+    )
+    spoof, target, nontarget = torch.from_numpy(log_prob).exp()
     expected = torch.log(target / (0.7 * nontarget + 0.3 * spoof))
     fused: FusedScores = system(*trials[:2])
     assert torch.allclose(fused.sasv, expected, atol=1e-9)

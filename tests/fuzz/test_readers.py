@@ -33,7 +33,7 @@ from lightning_sasv.deploy.bundle import CHECKSUMS, load, write_bundle
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.sweep import read_sweep
 from lightning_sasv.files import read_yaml
-from lightning_sasv.fitted import load_system, read_about, save_system
+from lightning_sasv.fitted import read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.results import read_metrics, read_results, write_metrics
 from lightning_sasv.scores import LAYOUTS, ScoreTable, read_scores, read_table, write_table
@@ -203,9 +203,7 @@ def _check_store(store: EmbeddingStore) -> None:
 def test_fitted_systems(content: bytes) -> None:
     path = file_of(content)
     try:
-        read_about(path)
-        system = load_system(path)
-        fused = system(SCORES.asv, SCORES.cm)
+        fused = read_fitted(path)(SCORES.asv, SCORES.cm)
     except InputError:
         return
     assert fused.sasv.shape[-1] == len(SCORES.asv)

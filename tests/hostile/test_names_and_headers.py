@@ -16,7 +16,7 @@ from lightning_sasv.data.embeddings import FORMAT, EmbeddingStore
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.errors import InputError
-from lightning_sasv.fitted import HEADER, load_system, save_system
+from lightning_sasv.fitted import HEADER, read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.results import write_metrics
 from lightning_sasv.scores import read_scores, write_scores
@@ -145,7 +145,7 @@ def test_stores_with_absurd_headers(name: str, here: Path, attack: Attack) -> No
     with pytest.raises(InputError, match=r"x\.safetensors"):
         EmbeddingStore.load("x.safetensors")
     with pytest.raises(InputError, match=r"x\.safetensors"):
-        load_system("x.safetensors")
+        read_fitted("x.safetensors")
     (here / "data").mkdir()
     (here / "data" / "cm_embd_trn.safetensors").write_bytes(STORES[name])
     (here / "data" / "ASVspoof2019.LA.cm.train.trn.txt").write_text("S1 U1 - - bonafide\n")
@@ -159,8 +159,7 @@ HEADERS: dict[str, dict[str, Any]] = {
     "unknown setting": {"config": {"class_path": "os.system"}},
     "other rule": {"config": {"rule": "__import__"}},
     "other density": {"config": {"density": "os.system"}},
-    "many copies": {"config": {"copies": 10**9}},
-    "negative copies": {"config": {"copies": -1}},
+    "copies": {"config": {"copies": 10**9}},
     "many components": {"config": {"density": "gmm", "components": 10**12}},
     "costs": {"config": {"costs": "../../x"}},
 }

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from lightning_sasv.decisions import (
     PRESETS,
@@ -38,7 +37,7 @@ def check_readout(browser: Any, fused: FusedScores, labels: np.ndarray) -> None:
     """Every number of the what-if panel against the package's own, on all trials in float64."""
     costs, shown = model_of(browser), numbers(browser)
     expected = compare_policies(fused, labels, costs)
-    risks = {policy: expected_cost(fused, costs, policy).numpy() for policy in expected}
+    risks = {policy: np.asarray(expected_cost(fused, costs, policy)) for policy in expected}
     priors = {
         TrialClass.TARGET: costs.p_target,
         TrialClass.NONTARGET: costs.p_nontarget,
@@ -63,7 +62,7 @@ def check_readout(browser: Any, fused: FusedScores, labels: np.ndarray) -> None:
     assert shown["out-rho"] == pytest.approx(costs.spoof_share, rel=1e-9)
     assert shown["out-threshold"] == pytest.approx(-costs.log_beta, rel=1e-9, abs=1e-12)
     rho = costs.spoof_share
-    score = nonlinear_score(fused.asv_llr, fused.cm_llr, 1 - rho, rho).numpy()
+    score = np.asarray(nonlinear_score(fused.asv_llr, fused.cm_llr, 1 - rho, rho))
     assert shown["out-min"] == pytest.approx(a_dcf(score, labels, costs).min, rel=1e-9)
     eers = sasv_eers(score, labels)
     for key, rate in (("sasv_eer", eers.sasv), ("sv_eer", eers.sv), ("spf_eer", eers.spf)):
@@ -224,13 +223,13 @@ def test_the_boundary_moves_to_where_it_belongs(
         press(browser, slider, key, times)
         costs = model_of(browser)
         a, c = near_boundary(browser, "whatif-llr")
-        llrs = FusedScores(torch.from_numpy(a), torch.from_numpy(c), torch.from_numpy(c))
+        llrs = FusedScores(a, c, c)
         asv, cm = near_boundary(browser, "whatif-raw")
         fused = system(asv.ravel(), cm.ravel())
         for pair, shape in ((llrs, a.shape), (fused, asv.shape)):
             accepted = accept(pair, costs).reshape(shape)
-            assert bool(accepted.any(dim=0).all())
-            assert not bool(accepted.all(dim=0).any())
+            assert bool(accepted.any(axis=0).all())
+            assert not bool(accepted.all(axis=0).any())
 
 
 def test_choosing_a_system_redraws_every_figure(browser: Any, real_page: Path) -> None:

@@ -1,0 +1,240 @@
+"""What a fusion system is: density, calibration and rule by name, of one seed, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from lightning_sasv.checks import (
+    Codes,
+    Floats,
+    as_finite,
+    as_labels,
+    check_spread,
+    count,
+    positive,
+    real,
+)
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.calibration import CALIBRATIONS
+from lightning_sasv.fusion.densities import DENSITIES, Config, Stage, State
+from lightning_sasv.fusion.rules import RULES, fuse
+from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
+from lightning_sasv.trials import FusedScores, TrialClass
+
+_FEW = 64
+
+
+class Fusion:
+    """The configuration of a fusion system, and what is computed from it and a fitted state.
+
+    The way of a score pair is: density (to two LLRs), calibration (of the two scores or LLRs),
+    rule (to one score). Each stage is named by a plain string, so that a system is configuration.
+
+    Args:
+        density: Class-conditional density of the score pair: ``None`` (scores go through),
+            ``gaussian``, ``tied``, ``diagonal``, ``student_t`` or ``mixture``.
+        calibration: ``None``, ``paper``, ``effective_prior``, ``pav``, ``multinomial`` or
+            ``joint``.
+        rule: ``sum``, ``linear``, ``nonlinear``, ``sigmoid_sum``, ``sigmoid_product`` or
+            ``cascade``.
+        rho: Spoof prevalence of the nonlinear rule: a number in [0, 1], ``grid_eer`` (the paper's
+            search for the least SASV-EER), ``grid_risk`` (least empirical decision risk at
+            ``costs``) or ``priors`` (from ``costs``).
+        dof: Degrees of freedom of ``student_t``.
+        components: Components per class of ``mixture``.
+        penalty: Ridge strength of the calibration; ``None`` takes the recipe's own.
+        effective_prior: Prior of the positive class at which ``effective_prior`` is trained.
+        cm_positives: Positives of the CM calibration: ``bonafide`` (paper) or ``target``.
+        costs: Cost model of ``grid_risk``, ``priors`` and ``joint``: a preset's name or the
+            fields of a ``CostModel``.
+
+    Raises:
+        InputError: A setting that is unknown, no number, or out of range, whoever uses it.
+    """
+
+    def __init__(
+        self,
+        density: str | None = None,
+        calibration: str | None = None,
+        rule: str = "sum",
+        rho: float | str = "grid_eer",
+        *,
+        dof: float = 4.0,
+        components: int = 2,
+        penalty: float | None = None,
+        effective_prior: float = 0.5,
+        cm_positives: str = "bonafide",
+        costs: str | dict[str, float] | CostModel = "a-dcf1",
+    ) -> None:
+        super().__init__()
+        self.rule, self.costs = rule, as_cost_model(costs)
+        self.config: dict[str, Any] = {
+            "density": density,
+            "calibration": calibration,
+            "rule": rule,
+            "rho": rho if isinstance(rho, str) else real("rho", rho),
+            "dof": positive("dof", dof),
+            "components": count("components", components),
+            "penalty": None if penalty is None else real("penalty", penalty),
+            "effective_prior": real("effective_prior", effective_prior),
+            "cm_positives": cm_positives,
+            "costs": costs if isinstance(costs, str) else asdict(self.costs),
+        }
+        _check(self.config)
+        self.hold(self.start_state())
+
+    @property
+    def gives_llrs(self) -> bool:
+        """Whether the two sides are log-likelihood ratios, which a cost model can be applied to.
+
+        They are after a density and after a calibration. A system with neither (B1, B1v2, Post)
+        hands its raw scores on.
+        """
+        return self.config["density"] is not None or self.config["calibration"] is not None
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether there is anything to learn."""
+        searched = self.rule == "nonlinear" and self.config["rho"] in SEARCHES
+        return self.gives_llrs or searched
+
+    def hold(self, state: State) -> None:
+        """Keep a state; called once with the one before any fit."""
+        raise NotImplementedError
+
+    def arrays(self) -> State:
+        """The state as arrays."""
+        raise NotImplementedError
+
+    def values(self) -> dict[str, Any]:
+        """What was learned, as plain numbers and lists; long tables are left out."""
+        state = {name: np.asarray(value) for name, value in self.arrays().items()}
+        few = {name: value for name, value in state.items() if value.size <= _FEW}
+        return {name: value.tolist() for name, value in few.items() if value.dtype.kind == "f"}
+
+    def start_state(self) -> State:
+        """Values before any fit, by the names and in the shapes of the fitted ones."""
+        state: State = {"fitted": np.array(not self.needs_fit)}
+        rho = initial_rho(self.config["rho"], self.costs)
+        if self.rule == "nonlinear":
+            state["rho"] = np.array(rho)
+        for place, stage in self._stages():
+            values = stage.start(self._settings())
+            state |= {f"{place}.{name}": value for name, value in values.items()}
+        return state
+
+    def fit_state(self, asv: Any, cm: Any, labels: Any) -> State:
+        """Everything that is learned from development trials; see ``FusionSystem.fit``."""
+        pairs, state = score_pairs(asv, cm), self.start_state()
+        codes = _fit_labels(labels, pairs.shape[1])
+        for name, side in zip(("asv", "cm"), pairs, strict=True):
+            check_spread(side, name)
+        for place, stage in self._stages():
+            values = stage.fit(pairs, codes, self._settings())
+            state |= {f"{place}.{name}": value for name, value in values.items()}
+            pairs = stage.apply(values, pairs, self._settings())
+        if "rho" in state and self.config["rho"] in SEARCHES:
+            state["rho"] = np.array(find_rho(self.config["rho"], pairs, codes, self.costs))
+        return state | {"fitted": np.array(True)}
+
+    def fuse_pairs(self, state: State, pairs: Any) -> FusedScores:
+        """LLRs and fused scores of checked score pairs (2, trials), arrays or tensors like state.
+
+        Raises:
+            RuntimeError: The state is not fitted.
+        """
+        if not state["fitted"]:
+            raise RuntimeError("this FusionSystem is not fitted; call fit on development trials")
+        for place, stage in self._stages():
+            own = [name for name in state if name.startswith(place)]
+            values = {name.removeprefix(f"{place}."): state[name] for name in own}
+            pairs = stage.apply(values, pairs, self._settings())
+        return FusedScores(*pairs, fuse(self.rule, state.get("rho"), *pairs))
+
+    def check_state(self, state: State) -> None:
+        """Raise unless a state (arrays) has the names and shapes of this system and makes sense.
+
+        Raises:
+            InputError: A value is missing, of another shape, not finite, or out of its range.
+        """
+        if not state.get("fitted", False):
+            raise InputError("it is not fitted")
+        expected = self.start_state()
+        if state.keys() != expected.keys():
+            odd = sorted(state.keys() ^ expected.keys())
+            raise InputError(f"missing or unknown values {odd}")
+        if "calibration.knots" in state:  # as many as there were in the data, ascending
+            knots = state["calibration.knots"]
+            if knots.ndim != 2 or (np.diff(knots) < 0).any():
+                raise InputError("calibration.knots must ascend on both sides")
+            expected |= dict.fromkeys(("calibration.knots", "calibration.llrs"), knots[:2])
+        for name, value in state.items():
+            if value.shape != expected[name].shape or not np.isfinite(value).all():
+                raise InputError(
+                    f"{name} must be finite and of shape {expected[name].shape}, got {value.shape}"
+                )
+        with np.errstate(all="ignore"):
+            scores = self.fuse_pairs(state, np.zeros((2, 1)))
+        if not np.isfinite(scores).all():
+            raise InputError(f"a trial of zeros is given the scores {np.ravel(scores).tolist()}")
+
+    def _settings(self) -> Config:
+        return self.config | {"costs": self.costs}
+
+    def _stages(self) -> list[tuple[str, Stage]]:
+        """The stages there are, each with its place."""
+        stages = []
+        if self.config["density"] is not None:
+            stages.append(("density", DENSITIES[self.config["density"]]))
+        if self.config["calibration"] is not None:
+            stages.append(("calibration", CALIBRATIONS[self.config["calibration"]]))
+        return stages
+
+
+def score_pairs(asv: Any, cm: Any) -> Floats:
+    """Both scores of each trial as one float64 array (2, trials), checked.
+
+    Raises:
+        InputError: A score is not a number, not finite or huge, or the lengths do not agree.
+    """
+    sides = as_finite(asv, "asv"), as_finite(cm, "cm")
+    if not len(sides[0]):
+        raise InputError("asv must have at least one score")
+    if len(sides[0]) != len(sides[1]):
+        raise InputError(f"asv and cm differ in shape: {sides[0].shape} and {sides[1].shape}")
+    return np.stack(sides)
+
+
+def _fit_labels(labels: Any, trials: int) -> Codes:
+    """Codes of trials to fit to: one per trial, every class among them."""
+    codes = as_labels(labels)
+    if len(codes) != trials:
+        raise InputError(f"labels have shape {codes.shape}, but there are {trials} trials")
+    for code in TrialClass:
+        if not (codes == code).any():
+            raise InputError(
+                f"labels hold no {code} trial (code {int(code)}) among {trials}; "
+                "a fit needs spoof (0), target (1) and nontarget (2)"
+            )
+    return codes
+
+
+def _check(config: Config) -> None:
+    """Raise at names that are unknown and numbers out of range."""
+    for place, known in (("density", DENSITIES), ("calibration", CALIBRATIONS), ("rule", RULES)):
+        name = config[place]
+        if not (name in known or (name is None and place != "rule")):
+            raise InputError(f"unknown {place} {name!r}; expected one of {', '.join(known)}")
+    penalty, prior = config["penalty"], config["effective_prior"]
+    if penalty is not None and not 0 <= penalty < float("inf"):
+        raise InputError(f"penalty must be finite and at least 0, got {penalty}")
+    if not 0 < prior < 1:
+        raise InputError(f"effective_prior must lie in (0, 1), got {prior}")
+    if config["cm_positives"] not in ("bonafide", "target"):
+        raise InputError(
+            f"cm_positives must be 'bonafide' or 'target', got {config['cm_positives']!r}"
+        )
