@@ -7,51 +7,18 @@ paired without further work.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.systems import System, Trials
-from lightning_sasv.metrics.functional import Settings
-from lightning_sasv.metrics.functional.bootstrap import percentile_interval
-from lightning_sasv.metrics.functional.families import as_columns, build_families
-from lightning_sasv.metrics.functional.resampling import Clusters, replicate_weights
-from lightning_sasv.metrics.functional.sorted_trials import Drawn
-from lightning_sasv.metrics.registry import resampled
+from lightning_sasv.metrics import bootstrap
+from lightning_sasv.metrics.bootstrap import Clusters, Resampled
+from lightning_sasv.metrics.registry import Settings, resampled
 
 Progress = Callable[[], object]
 """Called after each replicate."""
 
 WAYS = {"trial": (), "speaker": ("speaker",), "speaker-attack": ("speaker", "attack")}
 """What is drawn with replacement, and the columns that it takes."""
-
-
-@dataclass(frozen=True)
-class Resampled:
-    """A metric and its replicates.
-
-    Attributes:
-        value: The metric of the trials as they are.
-        replicates: Its value in each replicate; NaN where a class was not drawn.
-    """
-
-    value: float
-    replicates: np.ndarray
-
-    def interval(self, alpha: float = 5) -> tuple[float, float]:
-        """Percentile interval that leaves ``alpha`` per cent outside; NaN if nothing is defined."""
-        return percentile_interval(self.replicates, alpha)
-
-    def as_dict(self) -> dict[str, float]:
-        """Value and interval as plain values."""
-        low, high = self.interval()
-        return {"value": self.value, "low": low, "high": high, "undefined": self.undefined}
-
-    @property
-    def undefined(self) -> int:
-        """How many replicates have no value."""
-        return int(np.isnan(self.replicates).sum())
 
 
 def metrics_with_intervals(system: System, llrs: bool = False) -> list[str]:
@@ -95,46 +62,18 @@ def resample(
     if replicates < 1:
         raise InputError(f"--replicates must be at least 1, got {replicates}")
     wanted = names or {system.name: metrics_with_intervals(system) for system in systems}
-    evaluate = _evaluator(systems, trials, wanted, settings)
-    size = len(trials.labels)
-    once = evaluate(np.ones(size, dtype=np.int16))
-    rows = np.empty((replicates, len(once)))
-    drawn = replicate_weights(size, clusters_of(trials, way), replicates, seed)
-    for row, weights in enumerate(drawn):
-        rows[row] = evaluate(weights)
-        if progress is not None:
-            progress()
-    keys = [(system.name, metric) for system in systems for metric in wanted[system.name]]
-    found: dict[str, dict[str, Resampled]] = {system.name: {} for system in systems}
-    for place, (name, metric) in enumerate(keys):
-        if not np.isnan(once[place]):
-            found[name][metric] = Resampled(once[place], rows[:, place])
-    return found
-
-
-def _evaluator(
-    systems: Sequence[System],
-    trials: Trials,
-    wanted: Mapping[str, Sequence[str]],
-    settings: Settings,
-) -> Callable[[np.ndarray], list[float]]:
-    """Function of the trials' weights that gives the wanted metrics, system after system."""
-    families = {}
-    for system in systems:
-        columns, codes = as_columns(system.columns, wanted[system.name], trials.labels)
-        families[system.name] = build_families(wanted[system.name], columns, codes, settings)
-
-    def evaluate(weights: np.ndarray) -> list[float]:
-        results: list[float] = []
-        for name, parts in families.items():
-            values: dict[str, float] = {}
-            drawn = Drawn(weights)
-            for family in parts:
-                values |= family(drawn)
-            results += [values[metric] for metric in wanted[name]]
-        return results
-
-    return evaluate
+    columns = {system.name: system.columns for system in systems}
+    clusters = clusters_of(trials, way)
+    return bootstrap.resample(
+        columns,
+        trials.labels,
+        wanted,
+        clusters,
+        replicates,
+        seed=seed,
+        settings=settings,
+        progress=progress,
+    )
 
 
 def clusters_of(trials: Trials, way: str) -> Clusters:

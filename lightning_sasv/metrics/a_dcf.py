@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias, get_args
 
-import numpy as np
-
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.metrics.base import MissingClass, ScoreMetric, Thresholds
 from lightning_sasv.metrics.functional.dcf import (
     a_dcf,
     a_dcf_weights,
     bayes_threshold,
-    normaliser,
+    dcf_of,
 )
-from lightning_sasv.metrics.functional.ladder import smallest_cost
+from lightning_sasv.metrics.functional.points import Detection
 from lightning_sasv.metrics.histogram import Histogram
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import CLASS_ORDER
 
 Kind: TypeAlias = Literal["min", "actual"]
-
-_ORDER = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
 
 
 class ADCF(ScoreMetric):
@@ -71,20 +67,6 @@ class ADCF(ScoreMetric):
         return cost.min if self.kind == "min" else cost.actual
 
     def _from_bins(self, *histograms: Histogram) -> float:
-        weights = a_dcf_weights(self.costs)
-        positives, *negatives = (histograms[0].rejected(member) for member in _ORDER)
-        if self.kind == "min":
-            cost, _ = smallest_cost(weights, positives, tuple(negatives))
-            return cost / normaliser(weights)
-        at = int(np.searchsorted(histograms[0].edges, bayes_threshold(weights))) + 1
-        miss, *rejected = (counts[at] / counts[-1] for counts in (positives, *negatives))
-        false = sum(w * (1 - rate) for w, rate in zip(weights[1:], rejected, strict=True))
-        return float(weights[0] * miss + false) / normaliser(weights)
-
-    def _bound(self, *histograms: Histogram) -> float:
-        if self.kind == "actual":
-            return 0.0
-        weights = a_dcf_weights(self.costs)
-        x, y, z = (histograms[0].shares(member) for member in _ORDER)
-        worst = np.minimum(weights[0] * x, weights[1] * y + weights[2] * z)
-        return float(worst.max()) / normaliser(weights)
+        task = Detection(*(histograms[0].steps(member) for member in CLASS_ORDER))
+        cost = dcf_of(task, a_dcf_weights(self.costs))
+        return cost.min if self.kind == "min" else cost.actual

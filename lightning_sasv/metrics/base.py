@@ -44,7 +44,7 @@ class TrialMetric(Metric):
     Args:
         thresholds: For each column an ascending grid. Given, only histograms on that grid are kept
             (constant memory, summed across processes), and the value is that of scores rounded up
-            to the grid; :meth:`error_bound` says how far from the exact value it can be.
+            to the grid, at whose edges the error rates are exact.
         missing_class: What a class without trials means: an ``error``, or ``nan`` with a warning,
             as in the first batches of a validation. The same holds for trials whose metric is
             undefined (a verifier too poor for a t-DCF).
@@ -103,20 +103,6 @@ class TrialMetric(Metric):
         """Plot one value or several on a matplotlib axis; see ``torchmetrics.Metric.plot``."""
         return self._plot(val, ax)
 
-    def error_bound(self) -> float:
-        """Largest possible distance from the exact value; 0 unless ``thresholds`` are given.
-
-        Like :meth:`compute` it must be called by all processes.
-        """
-        if not self.binned:
-            return 0.0
-        with self.sync_context(
-            dist_sync_fn=self.dist_sync_fn,
-            should_sync=self._to_sync,
-            should_unsync=self._should_unsync,
-        ):
-            return self._bound(*self._histograms())
-
     @abstractmethod
     def _of(self, *columns: Any) -> float:
         """The metric of columns of scores and, last, the label codes."""
@@ -124,10 +110,6 @@ class TrialMetric(Metric):
     @abstractmethod
     def _from_bins(self, *histograms: Histogram) -> float:
         """The metric of one histogram per column."""
-
-    @abstractmethod
-    def _bound(self, *histograms: Histogram) -> float:
-        """Bound of the binned value's error."""
 
     def _extra_edges(self) -> tuple[float, ...]:
         """Thresholds that the metric needs on the grid."""

@@ -20,8 +20,15 @@ from lightning_sasv.metrics.base import (
     as_codes,
     as_column,
 )
-from lightning_sasv.metrics.functional.cllr import cllr, cllr_decomposition, cllr_min, parts_of
+from lightning_sasv.metrics.functional.cllr import (
+    cllr,
+    cllr_decomposition,
+    cllr_min,
+    hull_cllr,
+    parts_of,
+)
 from lightning_sasv.metrics.functional.pav import hull
+from lightning_sasv.metrics.functional.points import Detection
 from lightning_sasv.metrics.histogram import Histogram
 from lightning_sasv.trials import TrialClass
 
@@ -90,18 +97,11 @@ class Cllr(ScoreMetric):
         return cllr_decomposition(target, negative).calib
 
     def _from_bins(self, *histograms: Histogram) -> float:
-        positives = histograms[0].rejected(TrialClass.TARGET)
-        negatives = histograms[0].rejected(TrialClass.NONTARGET, TrialClass.SPOOF)
+        positives = histograms[0].steps(TrialClass.TARGET)
+        negatives = histograms[0].steps(TrialClass.NONTARGET, TrialClass.SPOOF)
         sums = self.losses.cpu().numpy()
-        cost = float(sums[0] / negatives[-1] + sums[1] / positives[-1]) / 2 / math.log(2)
+        cost = float(sums[0] / negatives.total + sums[1] / positives.total) / 2 / math.log(2)
         if math.isinf(cost) and self.part != "min":
             warnings.warn("Cllr is infinite: a target is -inf or another trial +inf", stacklevel=2)
-        parts = parts_of(cost, hull(positives, negatives))
+        parts = parts_of(cost, hull_cllr(hull(*Detection(positives, negatives).pooled)))
         return float({"cllr": parts.cllr, "min": parts.min, "calib": parts.calib}[self.part])
-
-    def _bound(self, *histograms: Histogram) -> float:
-        if self.part == "cllr":
-            return 0.0
-        x = float(histograms[0].shares(TrialClass.TARGET).max())
-        y = float(histograms[0].shares(TrialClass.NONTARGET, TrialClass.SPOOF).max())
-        return (x * math.log2(1 + y / x) + y * math.log2(1 + x / y)) / 2

@@ -8,9 +8,8 @@ import numpy as np
 
 from lightning_sasv.checks import as_labels, as_scores, select
 from lightning_sasv.metrics.base import MissingClass, ScoreMetric, Thresholds
-from lightning_sasv.metrics.functional.eer import Convention, check_convention, eer
-from lightning_sasv.metrics.functional.ladder import Counts, crossing, points_eer
-from lightning_sasv.metrics.functional.pav import hull, hull_eer
+from lightning_sasv.metrics.functional.eer import Convention, check_convention, eer, rate_of
+from lightning_sasv.metrics.functional.points import Counts, Detection
 from lightning_sasv.metrics.histogram import Histogram
 from lightning_sasv.trials import TrialClass
 
@@ -74,29 +73,15 @@ class SASVEER(ScoreMetric):
         return eer(*parts, convention=self.convention).value
 
     def _from_bins(self, *histograms: Histogram) -> float:
-        positives, negatives = self._rejected(*histograms)
-        if self.convention == "asvspoof":
-            return crossing(positives, negatives).value
-        if self.convention == "rocch":
-            return hull_eer(hull(positives, negatives))
-        return points_eer(positives, negatives, worst=self.convention == "max")
-
-    def _bound(self, *histograms: Histogram) -> float:
-        frr, far = (counts / counts[-1] for counts in self._rejected(*histograms))
-        if self.convention == "rocch":
-            return float(max(np.diff(frr).max(), np.diff(far).max()))
-        after = int(np.argmax(frr + far >= 1))
-        return float(max(frr[after] - frr[after - 1], far[after] - far[after - 1]))
+        counts = histograms[0]
+        parts = (counts.steps(*k) for k in self._classes(counts.counts.sum(axis=1)))
+        return rate_of(Detection(*parts), self.convention)
 
     def _classes(self, counts: Counts) -> tuple[tuple[TrialClass, ...], tuple[TrialClass, ...]]:
         """Positive and negative classes; of bona fide speech either kind will do."""
         positive, negative = _CLASSES[self.task]
         present = tuple(member for member in positive if counts[member])
         return present or positive, negative
-
-    def _rejected(self, *histograms: Histogram) -> tuple[Counts, Counts]:
-        positive, negative = self._classes(histograms[0].counts.sum(axis=1))
-        return histograms[0].rejected(*positive), histograms[0].rejected(*negative)
 
 
 class CMEER(SASVEER):

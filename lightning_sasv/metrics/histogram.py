@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightning_sasv.checks import Floats, check_not_empty
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.functional.points import Steps
 from lightning_sasv.trials import TrialClass
 
 
@@ -38,14 +39,9 @@ class Histogram(NamedTuple):
             check_not_empty(np.flatnonzero(self.counts[member]), f"{member} trials")
         return self.counts[list(classes)].sum(axis=0)
 
-    def rejected(self, *classes: TrialClass) -> NDArray[np.int64]:
-        """Trials of some classes rejected by "accept all", each edge, and "reject all"."""
-        return np.concatenate([[0], np.cumsum(self.of(*classes))])
-
-    def shares(self, *classes: TrialClass) -> Floats:
-        """Share of some classes in each bin."""
-        counts = self.of(*classes)
-        return counts / counts.sum()
+    def steps(self, *classes: TrialClass) -> Steps:
+        """Some classes together, each bin at its upper edge."""
+        return Steps(self.values(), self.of(*classes))
 
 
 def check_edges(thresholds: Tensor | Sequence[float], extra: Sequence[float] = ()) -> Tensor:

@@ -1,15 +1,56 @@
 """The registry: every metric that has a name, how it is called and shown, and what it needs.
 
 A new metric is one entry in :data:`METRICS`. Tables on the terminal, the page, Table 1, the
-comparisons and the bootstrap read the entries, so that it appears in all of them.
+comparisons and the bootstrap read the entries, so that it appears in all of them. Its function
+takes the sorted classes of the trials, each trial with its weight: the value of the trials as they
+are is that of weight one, a replicate of the bootstrap that of the weights drawn.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from lightning_sasv.checks import (
+    ArrayLike,
+    EmptyClassError,
+    Floats,
+    UndefinedMetricError,
+    as_labels,
+    as_scores,
+    check_same_length,
+)
+from lightning_sasv.decisions.costs import PRESETS, CostModel, as_cost_model
+from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.functional.cllr import (
+    cllr_of,
+    hull_cllr,
+    parts_of,
+    warn_if_infinite,
+)
+from lightning_sasv.metrics.functional.cross_entropy import cross_entropy_of, refitted
+from lightning_sasv.metrics.functional.dcf import (
+    Version,
+    a_dcf_weights,
+    cm_dcf_weights,
+    dcf_of,
+    rates_at_eer,
+    t_dcf_of,
+)
+from lightning_sasv.metrics.functional.eer import (
+    Convention,
+    check_convention,
+    rate_of,
+    threshold_of,
+)
+from lightning_sasv.metrics.functional.pav import hull
+from lightning_sasv.metrics.functional.points import Classes
+from lightning_sasv.metrics.functional.teer import meeting_of, tandem_eer_of
+from lightning_sasv.trials import TrialClass
 
 Unit = Literal["rate", "bits", "cost", "score", "flag"]
 UNITS: Mapping[Unit, int] = {"rate": 0, "bits": 1, "cost": 2, "score": 3, "flag": 4}
@@ -27,6 +68,33 @@ ON_PAGE: Decimals = FULL | {"rate": 2, "bits": 3}
 """Decimals of each unit: in ``evaluate``, in short tables, on the page."""
 
 UNDEFINED = "–"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the metrics need beside scores and labels.
+
+    Attributes:
+        costs: Costs and priors of the a-DCF.
+        tandem_costs: Costs and priors of the t-DCF and of the countermeasure's DCF.
+        convention: Of the EERs.
+        priors: Cost model whose priors weight the cross-entropy.
+
+    Example:
+        >>> Settings(convention="rocch").costs.p_target
+        0.9
+    """
+
+    costs: CostModel = field(default_factory=lambda: PRESETS["a-dcf1"])
+    tandem_costs: CostModel = field(default_factory=lambda: PRESETS["asvspoof5"])
+    convention: Convention = "asvspoof"
+    priors: CostModel = field(default_factory=CostModel)
+
+
+DEFAULTS = Settings()
+
+Function: TypeAlias = Callable[[Classes, Settings], float]
+"""A metric of sorted classes with weights; an error where it is undefined."""
 
 
 def number(value: float | None, unit: Unit = "score", decimals: Decimals = FULL) -> str:
@@ -59,6 +127,7 @@ class Metric:
         heading: What tables call it, without its unit.
         unit: What it is measured in; rates are fractions and shown in per cent.
         columns: Scores it is computed from.
+        function: Its value, from the sorted classes of these columns and the settings.
         short: Heading of narrow tables; by default ``heading``.
         spoken: What sentences and the page call it; by default ``heading``.
         latex: Heading in LaTeX, where it is not ``heading``.
@@ -69,12 +138,17 @@ class Metric:
             are.
         tables: Where it is shown beside ``evaluate``, which shows every metric.
         instead: Metric whose value is shown, with a mark, where this one is undefined.
+
+    Example:
+        >>> Metric("trials", "trials", "score", ("sasv",), lambda c, _: c.codes.size).title()
+        'trials'
     """
 
     name: str
     heading: str
     unit: Unit
     columns: tuple[str, ...]
+    function: Function
     short: str = ""
     spoken: str = ""
     latex: str = ""
@@ -101,8 +175,59 @@ def _metrics(*entries: Metric) -> dict[str, Metric]:
     return {entry.name: entry for entry in entries}
 
 
-def _threshold(name: str, heading: str, *columns: str) -> Metric:
-    return Metric(name, heading, "score", columns, lower_is_better=None)
+def _fact(
+    name: str, heading: str, columns: tuple[str, ...], function: Function, unit: Unit = "score"
+) -> Metric:
+    """What only describes, such as a threshold."""
+    return Metric(name, heading, unit, columns, function, lower_is_better=None)
+
+
+def _rate(task: str) -> Function:
+    return lambda classes, settings: rate_of(classes.task(task), settings.convention)
+
+
+def _at(task: str) -> Function:
+    return lambda classes, settings: threshold_of(classes.task(task), settings.convention)
+
+
+def _cllr(task: str, part: str) -> Function:
+    def floor(classes: Classes) -> float:
+        return classes.once(("hull", task), lambda: hull_cllr(hull(*classes.task(task).pooled)))
+
+    def cost(classes: Classes) -> float:
+        return classes.once(("cllr", task), lambda: cllr_of(classes.task(task)))
+
+    ways: dict[str, Function] = {
+        "cllr": lambda classes, _: cost(classes),
+        "min": lambda classes, _: floor(classes),
+        "calib": lambda classes, _: parts_of(cost(classes), floor(classes)).calib,
+    }
+    return ways[part]
+
+
+def _dcf(task: str, part: str) -> Function:
+    def value(classes: Classes, settings: Settings) -> float:
+        ways = {"sasv": a_dcf_weights(settings.costs), "cm": cm_dcf_weights(settings.tandem_costs)}
+        found = classes.once(("dcf", task), lambda: dcf_of(classes.task(task), ways[task]))
+        return float(getattr(found, part))
+
+    return value
+
+
+def _t_eer(part: str) -> Function:
+    return lambda classes, _: float(getattr(tandem_eer_of(classes), part))
+
+
+def _t_dcf(version: Version) -> Function:
+    def value(classes: Classes, settings: Settings) -> float:
+        rates = rates_at_eer(classes)
+        return t_dcf_of(classes.task("cm"), rates, settings.tandem_costs, version).min
+
+    return value
+
+
+def _nce(function: Callable[[Classes, CostModel], float]) -> Function:
+    return lambda classes, settings: function(classes, settings.priors)
 
 
 def _places(*places: Place) -> frozenset[Place]:
@@ -116,32 +241,37 @@ _PAPER = _places("results", "page", "table1")
 METRICS: dict[str, Metric] = _metrics(
     Metric(
         *("sasv_eer", "SASV-EER", "rate", _SASV),
+        _rate("sasv"),
         meaning="targets against nontargets and spoofs",
         tables=_SHORT | _places("cards", "table1"),
     ),
-    _threshold("sasv_threshold", "threshold of SASV-EER", "sasv"),
+    _fact("sasv_threshold", "threshold of SASV-EER", _SASV, _at("sasv")),
     Metric(
         *("sv_eer", "SV-EER", "rate", _SASV),
+        _rate("sv"),
         short="SV",
         meaning="targets against nontargets",
         tables=_SHORT,
     ),
-    _threshold("sv_threshold", "threshold of SV-EER", "sasv"),
+    _fact("sv_threshold", "threshold of SV-EER", _SASV, _at("sv")),
     Metric(
         *("spf_eer", "SPF-EER", "rate", _SASV),
+        _rate("spf"),
         short="SPF",
         meaning="targets against spoofs",
         tables=_SHORT,
     ),
-    _threshold("spf_threshold", "threshold of SPF-EER", "sasv"),
+    _fact("spf_threshold", "threshold of SPF-EER", _SASV, _at("spf")),
     Metric(
         *("cllr", "Cllr", "bits", _SASV),
+        _cllr("sasv", "cllr"),
         latex=r"$C_{\mathrm{llr}}$",
         meaning="cost of the score as a log-likelihood ratio",
         tables=_SHORT | _places("cards", "table1"),
     ),
     Metric(
         *("cllr_min", "Cllr min", "bits", _SASV),
+        _cllr("sasv", "min"),
         short="min",
         latex=r"$C_{\mathrm{llr}}^{\mathrm{min}}$",
         meaning="its part due to discrimination",
@@ -149,6 +279,7 @@ METRICS: dict[str, Metric] = _metrics(
     ),
     Metric(
         *("cllr_calib", "Cllr calib", "bits", _SASV),
+        _cllr("sasv", "calib"),
         short="calib",
         latex=r"$C_{\mathrm{llr}}^{\mathrm{calib}}$",
         meaning="its part due to calibration",
@@ -156,6 +287,7 @@ METRICS: dict[str, Metric] = _metrics(
     ),
     Metric(
         *("min_a_dcf", "a-DCF min", "cost", _SASV),
+        _dcf("sasv", "min"),
         short="a-DCF",
         spoken="min a-DCF",
         meaning="at the best threshold, costs a-dcf1",
@@ -163,35 +295,65 @@ METRICS: dict[str, Metric] = _metrics(
     ),
     Metric(
         *("act_a_dcf", "a-DCF actual", "cost", _SASV),
+        _dcf("sasv", "actual"),
         spoken="actual a-DCF",
         meaning="at the Bayes threshold, costs a-dcf1",
         tables=_places("page", "cards"),
     ),
-    _threshold("a_dcf_threshold", "threshold of a-DCF min", "sasv"),
-    Metric("asv_eer", "ASV EER", "rate", _ASV, tables=_places("groups", "compared")),
-    _threshold("asv_threshold", "threshold of ASV EER", "asv"),
-    Metric("cm_eer", "CM EER", "rate", _CM, tables=_places("groups", "compared")),
-    _threshold("cm_threshold", "threshold of CM EER", "cm"),
-    Metric("cm_cllr", "CM Cllr", "bits", _CM, tables=_places("compared")),
-    Metric("cm_cllr_min", "CM Cllr min", "bits", _CM),
-    Metric("cm_cllr_calib", "CM Cllr calib", "bits", _CM),
-    Metric("cm_min_dcf", "CM DCF min", "cost", _CM),
-    Metric("cm_act_dcf", "CM DCF actual", "cost", _CM),
+    _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
+    Metric("asv_eer", "ASV EER", "rate", _ASV, _rate("asv"), tables=_places("groups", "compared")),
+    _fact("asv_threshold", "threshold of ASV EER", _ASV, _at("asv")),
+    Metric("cm_eer", "CM EER", "rate", _CM, _rate("cm"), tables=_places("groups", "compared")),
+    _fact("cm_threshold", "threshold of CM EER", _CM, _at("cm")),
+    Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=_places("compared")),
+    Metric("cm_cllr_min", "CM Cllr min", "bits", _CM, _cllr("cm", "min")),
+    Metric("cm_cllr_calib", "CM Cllr calib", "bits", _CM, _cllr("cm", "calib")),
+    Metric("cm_min_dcf", "CM DCF min", "cost", _CM, _dcf("cm", "min")),
+    Metric("cm_act_dcf", "CM DCF actual", "cost", _CM, _dcf("cm", "actual")),
     Metric(
         *("t_eer", "t-EER", "rate", _PAIR),
+        lambda classes, _: meeting_of(classes),
         meaning="tandem equal error rate of the pair that is fused",
         tables=_PAPER | _places("groups"),
         instead="t_eer_closest",
     ),
-    _threshold("t_eer_asv_threshold", "t-EER: ASV threshold", *_PAIR),
-    _threshold("t_eer_cm_threshold", "t-EER: CM threshold", *_PAIR),
-    Metric("t_eer_residual", "t-EER: residual", "score", _PAIR, lower_is_better=None),
-    Metric("t_eer_exists", "t-EER: concurrent point exists", "flag", _PAIR, lower_is_better=None),
-    Metric("t_eer_closest", "t-EER, closest point", "rate", _PAIR),
-    Metric("min_t_dcf", "t-DCF min", "cost", _PAIR),
-    Metric("min_t_dcf_legacy", "t-DCF min (2019 challenge)", "cost", _PAIR),
-    Metric("nce", "cross-entropy (3 classes)", "bits", _PAIR, of_llrs=True),
-    Metric("nce_min", "cross-entropy min", "bits", _PAIR, of_llrs=True),
+    _fact("t_eer_asv_threshold", "t-EER: ASV threshold", _PAIR, _t_eer("asv_threshold")),
+    _fact("t_eer_cm_threshold", "t-EER: CM threshold", _PAIR, _t_eer("cm_threshold")),
+    Metric(
+        "t_eer_residual",
+        "t-EER: residual",
+        "score",
+        _PAIR,
+        _t_eer("residual"),
+        lower_is_better=None,
+    ),
+    Metric(
+        "t_eer_exists",
+        "t-EER: concurrent point exists",
+        "flag",
+        _PAIR,
+        _t_eer("exists"),
+        lower_is_better=None,
+    ),
+    Metric("t_eer_closest", "t-EER, closest point", "rate", _PAIR, _t_eer("closest")),
+    Metric("min_t_dcf", "t-DCF min", "cost", _PAIR, _t_dcf("2019")),
+    Metric("min_t_dcf_legacy", "t-DCF min (2019 challenge)", "cost", _PAIR, _t_dcf("legacy")),
+    Metric(
+        "nce",
+        "cross-entropy (3 classes)",
+        "bits",
+        _PAIR,
+        _nce(cross_entropy_of),
+        of_llrs=True,
+    ),
+    Metric(
+        "nce_min",
+        "cross-entropy min",
+        "bits",
+        _PAIR,
+        _nce(refitted),
+        of_llrs=True,
+    ),
 )
 """Every metric, in the order of the results of ``all_metrics``."""
 
@@ -220,3 +382,154 @@ def resampled(llrs: bool = True) -> dict[str, tuple[str, ...]]:
         for metric in METRICS.values()
         if metric.lower_is_better is not None and (llrs or not metric.of_llrs)
     }
+
+
+def __getattr__(name: str) -> Any:
+    """``COLUMNS``: every metric that has intervals, and the columns of scores it needs."""
+    if name == "COLUMNS":
+        return resampled()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def values_of(
+    names: Sequence[str], classes: Classes, settings: Settings, *, allow_missing: bool = True
+) -> dict[str, float]:
+    """Metrics of sorted classes by name; NaN where they are undefined or a class has no weight."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = METRICS[name].function(classes, settings)
+        except UndefinedMetricError:
+            found[name] = math.nan
+        except EmptyClassError:
+            if not allow_missing:
+                raise
+            found[name] = math.nan
+    return found
+
+
+def all_metrics(
+    asv: ArrayLike | None,
+    cm: ArrayLike | None,
+    sasv: ArrayLike | None,
+    labels: ArrayLike,
+    costs: CostModel | str = "a-dcf1",
+    *,
+    tandem_costs: CostModel | str = "asvspoof5",
+    convention: Convention = "asvspoof",
+    llrs: bool = False,
+    allow_missing: bool = False,
+) -> dict[str, float]:
+    """Every metric of :data:`METRICS` that the given columns allow; rates are fractions.
+
+    The t-EER is NaN where no concurrent point exists, the t-DCF where the verifier is too poor for
+    it.
+
+    Args:
+        asv: ASV score of each trial, or ``None``.
+        cm: CM score of each trial, or ``None``.
+        sasv: Fused score of each trial, or ``None``.
+        labels: ``TrialClass`` codes or words.
+        costs: Costs and priors of the a-DCF, or the name of a preset.
+        tandem_costs: The same of the t-DCF and of the countermeasure's DCF.
+        convention: Of the EERs.
+        llrs: Whether ``asv`` and ``cm`` are log-likelihood ratios, as cross-entropy needs.
+        allow_missing: Give NaN for metrics of a class without trials, instead of an error.
+
+    Returns:
+        Values by name.
+
+    Raises:
+        InputError: No column at all, lengths that differ, a NaN, or a class without trials.
+
+    Example:
+        >>> found = all_metrics(None, None, [3.0, 1.0, 0.0], ["target", "nontarget", "spoof"])
+        >>> found["sasv_eer"], found["min_a_dcf"]
+        (0.0, 0.0)
+    """
+    columns = _columns(asv, cm, sasv)
+    codes = as_labels(labels)
+    check_same_length({**columns, "labels": codes})
+    settings = Settings(as_cost_model(costs), as_cost_model(tandem_costs), convention)
+    return _evaluate(Classes(columns, codes), settings, llrs, allow_missing)
+
+
+def by_group(
+    groups: ArrayLike,
+    labels: ArrayLike,
+    *,
+    asv: ArrayLike | None = None,
+    cm: ArrayLike | None = None,
+    sasv: ArrayLike | None = None,
+    attacks: bool = False,
+    costs: CostModel | str = "a-dcf1",
+    tandem_costs: CostModel | str = "asvspoof5",
+    convention: Convention = "asvspoof",
+    llrs: bool = False,
+) -> dict[str, dict[str, float]]:
+    """Every metric of each group of trials; NaN where a group lacks a class.
+
+    Args:
+        groups: Group of each trial: its attack, its enrolled speaker, or any column.
+        labels: ``TrialClass`` codes or words.
+        asv: ASV score of each trial, or ``None``.
+        cm: CM score of each trial, or ``None``.
+        sasv: Fused score of each trial, or ``None``.
+        attacks: Whether the groups are attacks: then the groups are those of the spoofs, and each
+            is joined by the targets and nontargets of all trials.
+        costs: As for :func:`all_metrics`.
+        tandem_costs: As for :func:`all_metrics`.
+        convention: As for :func:`all_metrics`.
+        llrs: As for :func:`all_metrics`.
+
+    Returns:
+        The metrics of :func:`all_metrics` by group, groups in ascending order of their names.
+
+    Raises:
+        InputError: As for :func:`all_metrics`, but for classes without trials.
+
+    Example:
+        >>> scores, labels = [3.0, 1.0, 0.0, 2.0], ["target", "nontarget", "spoof", "spoof"]
+        >>> found = by_group(["-", "-", "A1", "A2"], labels, sasv=scores, attacks=True)
+        >>> {attack: metrics["spf_eer"] for attack, metrics in found.items()}
+        {'A1': 0.0, 'A2': 0.0}
+    """
+    columns = _columns(asv, cm, sasv)
+    codes, column = as_labels(labels), np.asarray(groups).astype(str)
+    check_same_length({**columns, "labels": codes, "groups": column})
+    settings = Settings(as_cost_model(costs), as_cost_model(tandem_costs), convention)
+    spoof = codes == TrialClass.SPOOF
+    results = {}
+    for name in np.unique(column[spoof] if attacks else column):
+        member = column == name
+        chosen = np.flatnonzero(member & spoof | ~spoof if attacks else member)
+        part = {key: values[chosen] for key, values in columns.items()}
+        results[str(name)] = _evaluate(Classes(part, codes[chosen]), settings, llrs, True)
+    return results
+
+
+def _columns(
+    asv: ArrayLike | None, cm: ArrayLike | None, sasv: ArrayLike | None
+) -> dict[str, Floats]:
+    given = {"asv": asv, "cm": cm, "sasv": sasv}
+    columns = {name: as_scores(x, name) for name, x in given.items() if x is not None}
+    if not columns:
+        raise InputError("no scores: give at least one of asv, cm, sasv")
+    return columns
+
+
+def _evaluate(
+    classes: Classes, settings: Settings, llrs: bool, allow_missing: bool
+) -> dict[str, float]:
+    check_convention(settings.convention)
+    names = [
+        metric.name
+        for metric in METRICS.values()
+        if set(metric.columns) <= classes.columns.keys() and (llrs or not metric.of_llrs)
+    ]
+    found = values_of(names, classes, settings, allow_missing=allow_missing)
+    for name, task in (("cllr", "sasv"), ("cm_cllr", "cm")):
+        if math.isinf(found.get(name, 0.0)):
+            positive, *negatives = (part.values for part in classes.task(task).parts)
+            warn_if_infinite(math.inf, positive, np.concatenate(negatives))
+    return found

@@ -9,29 +9,25 @@ import numpy as np
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.base import MissingClass, PairMetric, Thresholds
-from lightning_sasv.metrics.functional.concurrent import Tandem, find_meeting
-from lightning_sasv.metrics.functional.steps import Steps
+from lightning_sasv.metrics.functional.concurrent import find_meeting
+from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.metrics.functional.tandem import (
-    Index,
+    Tandem,
     TandemCurves,
     closest_pair,
+    curves_at,
     path_bounds,
     path_points,
 )
 from lightning_sasv.metrics.functional.teer import Rule, check_rule, t_eer
 from lightning_sasv.metrics.histogram import Histogram
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import CLASS_ORDER
 
 _ROUNDING = 1e-12  # of sums of products of rates
-_TARGET, _NONTARGET, _SPOOF = TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF
 
 
 class TandemEER(PairMetric):
     """Concurrent t-EER; NaN where no concurrent point exists.
-
-    With ``thresholds`` the error has no simple formula: :meth:`error_bound` brackets the value from
-    the exact error rates at the grid. It is infinite when the grid cannot tell whether a
-    concurrent point exists, unless ``closest`` gives a value in either case.
 
     Args:
         rule: See :func:`lightning_sasv.metrics.functional.t_eer`; with ``thresholds`` always
@@ -73,40 +69,19 @@ class TandemEER(PairMetric):
         return result.closest if self.closest and not result.exists else result.value
 
     def _from_bins(self, *histograms: Histogram) -> float:
-        asv, cm = histograms
-        classes = ((asv, (_TARGET,)), (asv, (_NONTARGET,)), (asv, (_SPOOF,)))
-        classes += ((cm, (_TARGET, _NONTARGET)), (cm, (_SPOOF,)))  # type: ignore[assignment]
-        steps = [Steps(grid.values(), grid.of(*members)) for grid, members in classes]
-        meeting = find_meeting(Tandem(*steps))
+        tandem = _tandem(*histograms)
+        meeting = find_meeting(tandem)
         if meeting is not None:
             return meeting.value
-        return closest_pair(_curves(asv, cm)).mean if self.closest else math.nan
-
-    def _bound(self, *histograms: Histogram) -> float:
-        value, curves = self._from_bins(*histograms), _curves(*histograms)
-        low, high, certain = _bracket(curves)
-        if self.closest and not certain:
-            ends = _closest_bracket(curves)
-            low, high, certain = min(low, ends[0]), max(high, ends[1]), True
-        if math.isnan(value):
-            return math.inf if low <= high else 0.0
-        return max(value - low, high - value) if certain else math.inf
+        return closest_pair(curves_at(tandem, tandem.points())).mean if self.closest else math.nan
 
 
-def _curves(asv: Histogram, cm: Histogram) -> TandemCurves:
-    """Exact error rates at the two grids."""
-    miss, nontarget, spoof = (asv.rejected(k) for k in (_TARGET, _NONTARGET, _SPOOF))
-    bona_fide, cm_spoof = cm.rejected(_TARGET, _NONTARGET), cm.rejected(_SPOOF)
-    return TandemCurves(
-        miss / miss[-1],
-        1 - nontarget / nontarget[-1],
-        1 - spoof / spoof[-1],
-        bona_fide / bona_fide[-1],
-        1 - cm_spoof / cm_spoof[-1],
-    )
+def _tandem(asv: Histogram, cm: Histogram) -> Tandem:
+    bins = (asv.steps(member) for member in CLASS_ORDER)
+    return Tandem(*bins, cm.steps(*CLASS_ORDER[:2]), cm.steps(*CLASS_ORDER[2:]))
 
 
-def _bracket(curves: TandemCurves) -> tuple[float, float, bool]:
+def bracket(curves: TandemCurves) -> tuple[float, float, bool]:
     """Smallest and largest value a concurrent point can have, and whether one must exist.
 
     Only bins where the gap of the path miss = fa_non can vanish remain. Where it certainly changes
@@ -122,14 +97,14 @@ def _bracket(curves: TandemCurves) -> tuple[float, float, bool]:
     return float(low[possible].min()), float(high[possible].max()), certain
 
 
-def _closest_bracket(curves: TandemCurves) -> tuple[float, float]:
+def closest_bracket(curves: TandemCurves) -> tuple[float, float]:
     """Smallest and largest t-EER that the pair closest to concurrency can have.
 
     Between two ASV thresholds of the grid the balancing CM threshold lies between those of the
     two, and with it every rate. Pairs whose residual must exceed what some threshold of the grid
     reaches for certain are not the closest.
     """
-    upper = np.concatenate([points.upper for points in path_points(curves, 0.5)])
+    upper = path_points(curves, 0.5).upper
     at = np.arange(upper.size)
     low, high = _rate_spans(curves, (at, at), (upper - 1, upper))
     best = (high.max(axis=0) - low.min(axis=0)).min()

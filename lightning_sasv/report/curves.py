@@ -24,7 +24,6 @@ from lightning_sasv.metrics.functional import (
     t_eer,
     t_eer_path,
 )
-from lightning_sasv.metrics.functional.pav import score_hull
 from lightning_sasv.report.planes import Base, Pair, find_pairs
 from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
@@ -96,36 +95,6 @@ def thin_det(scores: Floats, labels: Codes, task: str) -> DET:
     keep = np.concatenate([[True], (np.diff(cells, axis=1) != 0).any(axis=0)])
     keep[-1] = True
     return DET(rates[0, keep], rates[1, keep], *eer(pos, neg))
-
-
-class PAV(NamedTuple):
-    """Calibration by pooling adjacent violators: a step function from score to LLR.
-
-    Attributes:
-        start: Lowest score of each pool, ascending.
-        end: Highest score of each pool.
-        llr: Natural log-likelihood ratio of each pool; ±inf for pure pools.
-    """
-
-    start: Floats
-    end: Floats
-    llr: Floats
-
-
-def pav_calibration(pos: Floats, neg: Floats) -> PAV:
-    """The best increasing map of scores to LLRs on these trials; equal scores are pooled.
-
-    The LLR of a pool is log(share of the positives in it / share of the negatives in it).
-    """
-    pos, neg = np.sort(pos), np.sort(neg)
-    positives, negatives = score_hull(pos, neg)
-    start = np.minimum(
-        np.append(pos, np.inf)[positives[:-1]], np.append(neg, np.inf)[negatives[:-1]]
-    )
-    end = np.maximum(np.append(-np.inf, pos)[positives[1:]], np.append(-np.inf, neg)[negatives[1:]])
-    with np.errstate(divide="ignore"):
-        llr = np.log(np.diff(positives) / pos.size) - np.log(np.diff(negatives) / neg.size)
-    return PAV(start, end, llr)
 
 
 class Costs(NamedTuple):

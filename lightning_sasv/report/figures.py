@@ -15,6 +15,7 @@ import numpy as np
 from lightning_sasv.checks import Floats
 from lightning_sasv.decisions import PRESETS, CostModel, compared
 from lightning_sasv.metrics.functional import ece_curve, eer
+from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.report import curves, planes
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
@@ -240,7 +241,7 @@ def calibration(material: Material) -> Figure:
     labels, hover = ("SASV score", "LLR by pooling, nats"), "score {x:.3g}: LLR {y:.2f}"
     panels = []
     for name, scores in material.results.fused.items():
-        pav = curves.pav_calibration(*material.positives(scores))
+        pav = pools(*material.positives(scores))
         x, mixed = _axis(material, scores, f"SASV score of {name}"), np.isfinite(pav.llr)
         reach = 1.12 * float(np.abs(pav.llr[mixed]).clip(3, 14).max(initial=3))
         if mixed.any():

@@ -18,7 +18,6 @@ from sklearn.utils import resample
 from lightning_sasv.metrics import SASVEER
 from lightning_sasv.metrics.functional import (
     COLUMNS,
-    Settings,
     all_metrics,
     bootstrap,
     by_group,
@@ -26,8 +25,8 @@ from lightning_sasv.metrics.functional import (
     t_eer,
     t_eer_path,
 )
-from lightning_sasv.metrics.functional.families import build_families
-from lightning_sasv.metrics.functional.sorted_trials import Drawn
+from lightning_sasv.metrics.functional.eer import rate_of
+from lightning_sasv.metrics.functional.points import Classes
 
 Columns = dict[str, np.ndarray]
 SETS = ("dev", "eval")
@@ -262,16 +261,16 @@ def test_intervals_by_trials_are_the_packages(
     """The package draws replicate k with the random state k; the same draws, weighted."""
     labels = scores["eval"]["label"]
     codes = np.select([labels == "spoof", labels == "target"], [0, 1], 2).astype(np.int8)
-    families = {
-        name: build_families(["sasv_eer"], {"sasv": systems["eval"][name]}, codes, Settings())[0]
+    classes = {
+        name: Classes({"sasv": systems["eval"][name]}, codes)
         for name in ("B1", "L2", "L3", "B1v2", "Post")
     }
     trials = np.arange(codes.size)
-    values: dict[str, list[float]] = {name: [] for name in families}
+    values: dict[str, list[float]] = {name: [] for name in classes}
     for k in range(1000):
         drawn = np.bincount(resample(trials, random_state=k), minlength=codes.size)
-        for name, family in families.items():
-            values[name].append(family(Drawn(drawn))["sasv_eer"])
+        for name, one in classes.items():
+            values[name].append(rate_of(one.weighted(drawn).task("sasv")))
     for name, replicates in values.items():
         expected = golden["systems"][name]["eval"]["ci95_trials"]
         low, high = 100 * np.percentile(replicates, (2.5, 97.5))

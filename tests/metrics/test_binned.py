@@ -1,4 +1,4 @@
-"""The binned classes: constant memory, and an error that stays within the documented bound."""
+"""The binned classes: constant memory, and exactly the metrics of scores rounded up to the grid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from torchmetrics import Metric
 
 from lightning_sasv.checks import UndefinedMetricError
 from lightning_sasv.metrics import ADCF, SASVEER, TDCF, Cllr, TandemEER
-from lightning_sasv.metrics.functional import all_metrics, t_dcf
+from lightning_sasv.metrics.functional import all_metrics, t_eer
+from lightning_sasv.metrics.functional.tandem import TandemCurves
+from lightning_sasv.metrics.functional.teer import tandem_of
+from lightning_sasv.metrics.tandem_eer import bracket, closest_bracket
 from tests.metrics.oracles import trials
 
 ONE_SCORE: dict[str, Callable[..., Metric]] = {
@@ -36,6 +39,7 @@ PAIR: dict[str, Callable[..., Metric]] = {
     "t_dcf": TDCF,
     "t_dcf_legacy": lambda **kw: TDCF(version="legacy", **kw),
 }
+LOSSES = ("cllr", "cllr_calib")
 GRID = st.lists(st.integers(-12, 12), min_size=1, max_size=8, unique=True).map(
     lambda grid: [k / 4 for k in sorted(grid)]
 )
@@ -46,34 +50,62 @@ def value_of(metric: Metric, *columns: np.ndarray) -> float:
     return float(metric.compute())
 
 
-@pytest.mark.parametrize("name", ONE_SCORE)
+def rounded(scores: np.ndarray, grid: list[float]) -> np.ndarray:
+    """Scores rounded up to a grid."""
+    return np.append(grid, np.inf)[np.searchsorted(grid, scores)]
+
+
+@pytest.mark.parametrize("name", [name for name in ONE_SCORE if name not in LOSSES])
 @given(case=trials(5), grid=GRID)
 @settings(max_examples=40, deadline=None)
-def test_one_score_metrics_stay_within_their_bound(
+def test_one_score_metrics_are_those_of_scores_rounded_up(
     name: str, case: tuple[np.ndarray, ...], grid: list[float]
 ) -> None:
     scores, labels = case[0] + case[1], case[2]
     binned = ONE_SCORE[name](thresholds=grid)
-    exact = ONE_SCORE[name]()
-    found, truth = value_of(binned, scores, labels), value_of(exact, scores, labels)
-    bound = binned.error_bound()  # type: ignore[operator]
-    assert abs(found - truth) <= bound + 1e-12
+    edges = binned.edges["scores"].tolist()  # type: ignore[union-attr, index]
+    found = value_of(binned, scores, labels)
+    exact = value_of(ONE_SCORE[name](), rounded(scores, edges), labels)
+    assert found == pytest.approx(exact, abs=1e-14)
+    truth = value_of(ONE_SCORE[name](), scores, labels)
     if name in ("cllr_min", "min_a_dcf", "rocch"):
         assert found >= truth - 1e-12, "coarser thresholds cannot do better"
-    assert exact.error_bound() == 0  # type: ignore[operator]
+    if name == "act_a_dcf":
+        assert found == pytest.approx(truth, abs=1e-14), "its threshold joins the grid"
 
 
+@given(case=trials(5), grid=GRID)
+@settings(max_examples=40, deadline=None)
+def test_sums_of_losses_are_exact(case: tuple[np.ndarray, ...], grid: list[float]) -> None:
+    scores, labels = case[0] + case[1], case[2]
+    cost, floor, calib = (
+        value_of(Cllr(part=part, thresholds=grid), scores, labels)  # type: ignore[arg-type]
+        for part in ("cllr", "min", "calib")
+    )
+    assert cost == pytest.approx(value_of(Cllr(), scores, labels), rel=1e-12)
+    assert calib == pytest.approx(max(cost - floor, 0.0), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", [*PAIR, "t_eer_closest"])
 @given(case=trials(5), grids=st.tuples(GRID, GRID))
-@settings(max_examples=200, deadline=None)
-def test_t_eer_stays_within_its_bound(
-    case: tuple[np.ndarray, ...], grids: tuple[list[float], list[float]]
+@settings(max_examples=100, deadline=None)
+def test_pair_metrics_are_those_of_scores_rounded_up(
+    name: str, case: tuple[np.ndarray, ...], grids: tuple[list[float], list[float]]
 ) -> None:
-    binned, exact = TandemEER(thresholds=grids), TandemEER()
-    found, truth = value_of(binned, *case), value_of(exact, *case)
-    bound = binned.error_bound()
-    if bound < math.inf:
-        assert math.isnan(found) == math.isnan(truth), "a finite bound says that a point exists"
-        assert math.isnan(found) or abs(found - truth) <= bound + 1e-12
+    make = PAIR.get(name, lambda **kw: TandemEER(closest=True, **kw))
+    columns = [rounded(scores, grid) for scores, grid in zip(case[:2], grids, strict=True)]
+    with suppress(UndefinedMetricError):  # a verifier too poor for a t-DCF
+        found = value_of(make(thresholds=grids), *case)
+        exact = value_of(make(), *columns, case[2])
+        assert found == pytest.approx(exact, abs=1e-12, nan_ok=True)
+
+
+def rates_at(grids: tuple[list[float], list[float]], *case: np.ndarray) -> TandemCurves:
+    """Exact error rates at the edges of two grids."""
+    tandem, (asv, cm) = tandem_of(*case), grids
+    counts = [part.up_to(np.append(asv, np.inf)) for part in tandem[:3]]
+    counts += [part.up_to(np.append(cm, np.inf)) for part in tandem[3:]]
+    return TandemCurves.of(*(np.append(0, part) for part in counts))
 
 
 _LABELS = np.array([0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2])
@@ -83,28 +115,17 @@ _ON_THE_EDGE = np.array([0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1.5, 1.5]), 1.0 * (_LA
 @given(case=trials(6), grids=st.tuples(GRID, GRID))
 @example(_ON_THE_EDGE, ([0.0, 0.25, 1.0], [0.0]))  # miss is fa but for rounding
 @settings(max_examples=200, deadline=None)
-def test_closest_t_eer_stays_within_its_bound(
+def test_rates_at_the_edges_bracket_the_t_eer(
     case: tuple[np.ndarray, ...], grids: tuple[list[float], list[float]]
 ) -> None:
-    binned, exact = TandemEER(closest=True, thresholds=grids), TandemEER(closest=True)
-    found, truth = value_of(binned, *case), value_of(exact, *case)
-    assert abs(found - truth) <= binned.error_bound() + 1e-12
-    assert 0 <= binned.error_bound() <= 1
-
-
-@pytest.mark.parametrize("version", ["2019", "legacy"])
-@given(case=trials(5), grids=st.tuples(GRID, GRID))
-@settings(max_examples=100, deadline=None)
-def test_t_dcf_stays_within_its_bound(
-    version: str, case: tuple[np.ndarray, ...], grids: tuple[list[float], list[float]]
-) -> None:
-    binned = TDCF(version=version, thresholds=grids)  # type: ignore[arg-type]
-    with suppress(UndefinedMetricError):  # a verifier too poor for a t-DCF
-        found = value_of(binned, *case)
-        bound = binned.error_bound()
-        if bound < math.inf:  # then the exact t-DCF is defined
-            truth = t_dcf(*case, version=version).min  # type: ignore[arg-type]
-            assert abs(found - truth) <= bound + 1e-12
+    truth, curves = t_eer(*case), rates_at(grids, *case)
+    low, high, certain = bracket(curves)
+    assert truth.exists or not certain
+    if truth.exists:
+        assert low - 1e-12 <= truth.value <= high + 1e-12
+    else:
+        low, high = closest_bracket(curves)
+        assert low - 1e-12 <= truth.closest <= high + 1e-12
 
 
 @pytest.mark.parametrize("name", [*ONE_SCORE, *PAIR])
@@ -122,8 +143,6 @@ def test_a_fine_grid_comes_close_in_constant_memory(
     for k in range(0, labels.size, 100):
         binned.update(*(torch.from_numpy(x[k : k + 100]) for x in (*columns, labels)))
     assert float(binned.compute()) == pytest.approx(truth, abs=5e-3)
-    assert binned.error_bound() < 0.2  # type: ignore[operator]
-    assert abs(float(binned.compute()) - truth) <= binned.error_bound() + 1e-12  # type: ignore[operator]
     sizes = [state.numel() for state in binned.metric_state.values()]
     binned.update(*(torch.from_numpy(x) for x in (*columns, labels)))
     assert [state.numel() for state in binned.metric_state.values()] == sizes
@@ -157,7 +176,6 @@ def test_closest_value_without_a_concurrent_point(rng: np.random.Generator) -> N
     exact = value_of(TandemEER(closest=True), asv, cm, labels)
     metric = TandemEER(closest=True, thresholds=(grid, grid))
     assert value_of(metric, asv, cm, labels) == pytest.approx(exact, abs=5e-3)
-    assert metric.error_bound() < 0.02
 
 
 def test_infinite_ratios_warn(simulated: dict[str, np.ndarray]) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from lightning_sasv.metrics.functional import cllr, cllr_decomposition, cllr_min
-from lightning_sasv.metrics.functional.pav import score_hull
+from lightning_sasv.metrics.functional.pav import hull
+from lightning_sasv.metrics.functional.points import Detection, Steps
 from tests.metrics import oracles
 from tests.metrics.oracles import tied_scores
 
@@ -41,7 +42,7 @@ def test_minimum_is_the_cost_of_isotonic_regression(pos: np.ndarray, neg: np.nda
 @given(tied_scores(), tied_scores())
 @settings(max_examples=100, deadline=None)
 def test_hull_is_convex_and_below_every_point(pos: np.ndarray, neg: np.ndarray) -> None:
-    vertices = score_hull(np.sort(pos), np.sort(neg))
+    vertices = hull(*Detection(Steps(np.sort(pos)), Steps(np.sort(neg))).pooled)
     steps = np.diff(np.stack(vertices), axis=1)
     turns = steps[0, :-1] * steps[1, 1:] - steps[0, 1:] * steps[1, :-1]
     assert (turns <= 0).all(), "the share of positives must grow from pool to pool"

@@ -19,13 +19,13 @@ from lightning_sasv.metrics.functional import (
     t_eer,
     t_eer_path,
 )
+from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.report.curves import (
     DET_CELLS,
     DET_LIMITS,
     PATH_RHOS,
     costs_over_thresholds,
     histogram,
-    pav_calibration,
     robust_range,
     tandem_paths,
     thin_det,
@@ -39,7 +39,7 @@ SCORES = hnp.arrays(np.float64, st.integers(1, 40), elements=st.integers(-6, 6).
 @settings(max_examples=60, deadline=None)
 @given(SCORES, SCORES)
 def test_pools_give_the_least_cllr_and_agree_with_sklearn(pos: np.ndarray, neg: np.ndarray) -> None:
-    pav = pav_calibration(pos, neg)
+    pav = pools(pos, neg)
     assert (np.diff(pav.llr) > 0).all()
     assert (pav.start <= pav.end).all()
     assert (pav.end[:-1] < pav.start[1:]).all()

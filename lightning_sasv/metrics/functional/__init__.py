@@ -15,28 +15,41 @@ threshold. What odd input gives:
 - labels as the codes 0 (spoof), 1 (target), 2 (nontarget) of any number type, or as those words.
 """
 
-from lightning_sasv.metrics.functional.bootstrap import (
-    ConfidenceInterval,
-    PairedInterval,
-    bootstrap,
-    paired_bootstrap,
-)
-from lightning_sasv.metrics.functional.cllr import CllrParts, cllr, cllr_decomposition, cllr_min
-from lightning_sasv.metrics.functional.cross_entropy import CrossEntropy, cross_entropy
-from lightning_sasv.metrics.functional.curves import (
-    DETCurve,
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lightning_sasv.metrics.functional.cllr import (
+    CllrParts,
     ECECurve,
-    ROCCurve,
-    det_curve,
+    cllr,
+    cllr_decomposition,
+    cllr_min,
     ece_curve,
-    roc_curve,
 )
-from lightning_sasv.metrics.functional.dcf import DCF, a_dcf, cm_dcf
+from lightning_sasv.metrics.functional.cross_entropy import CrossEntropy, cross_entropy
+from lightning_sasv.metrics.functional.dcf import (
+    ASVSPOOF5_RATES,
+    DCF,
+    TDCF,
+    ASVRates,
+    a_dcf,
+    cm_dcf,
+    t_dcf,
+)
 from lightning_sasv.metrics.functional.eer import EER, Convention, SASVEERs, eer, sasv_eers
-from lightning_sasv.metrics.functional.families import COLUMNS, Settings
-from lightning_sasv.metrics.functional.summary import all_metrics, by_group
-from lightning_sasv.metrics.functional.tdcf import ASVSPOOF5_RATES, TDCF, ASVRates, t_dcf
+from lightning_sasv.metrics.functional.points import DETCurve, ROCCurve, det_curve, roc_curve
 from lightning_sasv.metrics.functional.teer import TandemEER, TandemPath, t_eer, t_eer_path
+
+if TYPE_CHECKING:
+    from lightning_sasv.metrics.bootstrap import (
+        ConfidenceInterval,
+        PairedInterval,
+        bootstrap,
+        paired_bootstrap,
+    )
+    from lightning_sasv.metrics.registry import COLUMNS, Settings, all_metrics, by_group
 
 __all__ = [
     "ASVSPOOF5_RATES",
@@ -76,3 +89,16 @@ __all__ = [
     "t_eer",
     "t_eer_path",
 ]
+
+_ABOVE = {  # of the floor above, which is about which metrics there are and how sure they are
+    **dict.fromkeys(("COLUMNS", "Settings", "all_metrics", "by_group"), "registry"),
+    **dict.fromkeys(
+        ("ConfidenceInterval", "PairedInterval", "bootstrap", "paired_bootstrap"), "bootstrap"
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ABOVE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"lightning_sasv.metrics.{_ABOVE[name]}"), name)

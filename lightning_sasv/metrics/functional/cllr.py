@@ -1,7 +1,19 @@
-"""Cost of log-likelihood ratios, and its split into discrimination and calibration.
+"""Cllr: the cost of log-likelihood ratios, its split, and its curve over the prior.
 
-Brümmer and du Preez, "Application-independent evaluation of speaker detection", 2006. The paper's
-use: positives are targets, negatives are nontargets and spoofs pooled by their counts.
+With natural log-likelihood ratios s of positives and of negatives, in bits,
+
+    Cllr = 1/2 [ mean over pos of log2(1 + e^(-s)) + mean over neg of log2(1 + e^s) ].
+
+Both classes count one half, whatever their numbers. A system that says nothing (s = 0) costs 1 bit.
+
+    Cllr_min   = Cllr after the best increasing map of the scores: what discrimination lacks,
+    Cllr_calib = Cllr - Cllr_min >= 0: what calibration lacks.
+
+The best map gives each pool of :mod:`.pav` its own ratio x / y, x and y being the pool's shares of
+the positives and of the negatives: Cllr_min = 1/2 sum [ x log2(1 + y/x) + y log2(1 + x/y) ], where
+pure pools cost nothing. Brummer and du Preez, "Application-independent evaluation of speaker
+detection", 2006. The paper's use: positives are targets, negatives are nontargets and spoofs pooled
+by their counts.
 """
 
 from __future__ import annotations
@@ -18,12 +30,18 @@ from lightning_sasv.checks import (
     ArrayLike,
     Floats,
     as_scores,
-    check_not_empty,
+    as_two_classes,
     check_same_length,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional.ladder import ladder
-from lightning_sasv.metrics.functional.pav import Hull, hull, score_hull
+from lightning_sasv.metrics.functional.pav import Hull, hull
+from lightning_sasv.metrics.functional.points import (
+    Detection,
+    Steps,
+    ascending,
+    lumped,
+    weighted_sum,
+)
 
 
 class CllrParts(NamedTuple):
@@ -40,6 +58,22 @@ class CllrParts(NamedTuple):
     calib: float
 
 
+class ECECurve(NamedTuple):
+    """Empirical cross-entropy in bits over the prior.
+
+    Attributes:
+        log10_odds: log10 of the prior odds of a positive.
+        ece: Cross-entropy of the log-likelihood ratios as they are.
+        ece_min: After the best increasing map (pool adjacent violators).
+        reference: Of the log-likelihood ratio 0: the entropy of the prior.
+    """
+
+    log10_odds: Floats
+    ece: Floats
+    ece_min: Floats
+    reference: Floats
+
+
 def cllr(
     pos: ArrayLike,
     neg: ArrayLike,
@@ -49,9 +83,8 @@ def cllr(
 ) -> float:
     """Cost of log-likelihood ratios in bits, both classes counting one half.
 
-    Cllr = ½ [ mean over pos of log2(1 + e^(-s)) + mean over neg of log2(1 + e^s) ]. A constant
-    zero costs 1 bit. It does not overflow, whatever the scores. A positive of -inf or a negative
-    of +inf makes it infinite, with a warning; the opposite infinities cost nothing.
+    It does not overflow, whatever the scores. A positive of -inf or a negative of +inf makes it
+    infinite, with a warning; the opposite infinities cost nothing.
 
     Args:
         pos: Natural log-likelihood ratios of the positives.
@@ -64,11 +97,17 @@ def cllr(
         The cost in bits.
 
     Raises:
-        InputError: An empty class, a NaN, or weights that are negative or sum to zero.
+        InputError: An empty class, a NaN, labels for ``neg``, or weights that are negative or sum
+            to zero.
+
+    Example:
+        >>> cllr([0.0, 0.0], [0.0])
+        1.0
     """
-    positive, weight_pos = _class_of(pos, pos_weights, "pos")
-    negative, weight_neg = _class_of(neg, neg_weights, "neg")
-    return _cost(positive, weight_pos, negative, weight_neg)
+    classes = as_two_classes(pos, neg, "cllr", "all_metrics")
+    return _cost(
+        *classes, _weights(pos_weights, classes[0], "pos"), _weights(neg_weights, classes[1], "neg")
+    )
 
 
 def cllr_decomposition(
@@ -78,23 +117,64 @@ def cllr_decomposition(
     pos_weights: ArrayLike | None = None,
     neg_weights: ArrayLike | None = None,
 ) -> CllrParts:
-    """Cllr, Cllr_min and Cllr_calib in bits.
+    """Cllr, Cllr_min and Cllr_calib in bits; arguments and errors as for :func:`cllr`.
 
-    Cllr_min is the Cllr of the scores after pooling adjacent violators (equal scores pooled), the
-    best that any increasing map of the scores can reach. Arguments and errors as for :func:`cllr`.
+    Example:
+        >>> cllr_decomposition([2.0, 1.0], [-2.0, -1.0]).min
+        0.0
     """
-    positive, weight_pos = _class_of(pos, pos_weights, "pos")
-    negative, weight_neg = _class_of(neg, neg_weights, "neg")
-    cost = _cost(positive, weight_pos, negative, weight_neg)
-    return parts_of(cost, _hull_of(positive, weight_pos, negative, weight_neg))
+    positive, negative = as_two_classes(pos, neg, "cllr_decomposition", "all_metrics")
+    weights = _weights(pos_weights, positive, "pos"), _weights(neg_weights, negative, "neg")
+    cost = _cost(positive, negative, *weights)
+    return parts_of(cost, hull_cllr(_hull(positive, negative, *weights)))
 
 
 def cllr_min(pos: ArrayLike, neg: ArrayLike) -> float:
-    """Cllr in bits after the best increasing map of the scores (pool adjacent violators)."""
-    positive, negative = as_scores(pos, "pos"), as_scores(neg, "neg")
-    check_not_empty(positive, "positive trials (pos)")
-    check_not_empty(negative, "negative trials (neg)")
-    return hull_cllr(_hull_of(positive, None, negative, None))
+    """Cllr in bits after the best increasing map of the scores (pool adjacent violators).
+
+    Example:
+        >>> cllr_min([3.0, 2.0], [2.5, 1.0])
+        0.5
+    """
+    return hull_cllr(_hull(*as_two_classes(pos, neg, "cllr_min", "all_metrics")))
+
+
+def ece_curve(pos: ArrayLike, neg: ArrayLike, log10_odds: ArrayLike | None = None) -> ECECurve:
+    """Empirical cross-entropy of log-likelihood ratios over the prior, in bits.
+
+    Ramos et al., "Deconstructing cross-entropy for probabilistic binary classifiers", 2018. With
+    the prior π of a positive and o = log(π / (1 - π)),
+    ECE(π) = π mean over pos of log2(1 + e^(-s-o)) + (1 - π) mean over neg of log2(1 + e^(s+o)).
+    At π = 1/2 it is Cllr.
+
+    Args:
+        pos: Natural log-likelihood ratios of the positives.
+        neg: Natural log-likelihood ratios of the negatives.
+        log10_odds: Where to evaluate; 81 points from -2 to 2 by default.
+
+    Returns:
+        The curve, its minimum over increasing maps, and the reference.
+
+    Raises:
+        InputError: An empty class, a NaN, or labels for ``neg``.
+
+    Example:
+        >>> ece_curve([1.0, 2.0], [-1.0], [0.0]).reference
+        array([1.])
+    """
+    positive, negative = as_two_classes(pos, neg, "ece_curve", "checks.by_class")
+    grid = np.linspace(-2, 2, 81) if log10_odds is None else as_scores(log10_odds, "log10_odds")
+    odds = grid * math.log(10)
+    x, y = _hull(positive, negative).shares()
+    llr = np.log(x) - np.log(y)
+    curves = (
+        [(_mean(positive_loss, positive + o), _mean(negative_loss, negative + o)) for o in odds],
+        [(x @ positive_loss(llr + o), y @ negative_loss(llr + o)) for o in odds],
+        np.stack([positive_loss(odds), negative_loss(odds)], axis=1),
+    )
+    prior = 2 ** -positive_loss(odds)
+    shares = np.stack([prior, 1 - prior], axis=1)
+    return ECECurve(grid, *((np.asarray(losses) * shares).sum(axis=1) for losses in curves))
 
 
 def positive_loss(scores: Floats) -> Floats:
@@ -111,74 +191,77 @@ def negative_loss(scores: Floats) -> Floats:
     return loss
 
 
-def hull_cllr(vertices: Hull) -> float:
-    """Cllr of the log-likelihood ratios that pooling gives, from the vertices of the hull.
+def cllr_of(task: Detection) -> float:
+    """Cllr of classes that are counted already; the losses are computed once for all weightings."""
+    positive, *kinds = task.parts
+    false = sum(kind.sum(negative_loss) for kind in kinds) / sum(kind.total for kind in kinds)
+    return (positive.sum(positive_loss) / positive.total + false) / 2
 
-    A pool with the share x of the positives and y of the negatives has the likelihood ratio x/y;
-    it costs ½ [x log2(1 + y/x) + y log2(1 + x/y)], and nothing when it is pure.
-    """
-    x = np.diff(vertices.positives) / vertices.positives[-1]
-    y = np.diff(vertices.negatives) / vertices.negatives[-1]
-    mixed = (x > 0) & (y > 0)
-    x, y = x[mixed], y[mixed]
+
+def hull_cllr(found: Hull) -> float:
+    """Cllr of the log-likelihood ratios that pooling gives: Cllr_min."""
+    x, y = found.shares()
     return float(np.sum(x * np.log2(1 + y / x) + y * np.log2(1 + x / y)) / 2)
 
 
-def parts_of(cost: float, vertices: Hull) -> CllrParts:
-    """The decomposition of a Cllr whose hull is known; rounding cannot make ``calib`` negative."""
-    floor = hull_cllr(vertices)
+def parts_of(cost: float, floor: float) -> CllrParts:
+    """The decomposition; rounding cannot make ``calib`` negative."""
     return CllrParts(cost, floor, max(cost - floor, 0.0))
 
 
-def _cost(
-    positive: Floats, weight_pos: Floats | None, negative: Floats, weight_neg: Floats | None
-) -> float:
-    """Half the sum of the two classes' mean losses; infinite values are warned of."""
-    if positive.min() == -math.inf or negative.max() == math.inf:
-        lost = int(np.count_nonzero(np.isneginf(positive)))
-        false = int(np.count_nonzero(np.isposinf(negative)))
+def warn_if_infinite(cost: float, positive: Floats, negative: Floats) -> None:
+    """Say which scores make a Cllr infinite."""
+    if math.isinf(cost):
+        lost, false = (
+            np.count_nonzero(positive == -math.inf),
+            np.count_nonzero(negative == math.inf),
+        )
         warnings.warn(
             f"Cllr is infinite: {lost} positive scores are -inf and {false} negative are +inf",
-            stacklevel=3,
+            stacklevel=4,
         )
-    means = _mean(positive_loss, positive, weight_pos), _mean(negative_loss, negative, weight_neg)
-    return sum(means) / 2
 
 
-def _mean(loss: Callable[[Floats], Floats], scores: Floats, weights: Floats | None) -> float:
-    """Mean loss, summed block by block."""
-    sums = []
+def _cost(
+    positive: Floats,
+    negative: Floats,
+    weight_pos: Floats | None = None,
+    weight_neg: Floats | None = None,
+) -> float:
+    """Half the sum of the two classes' mean losses; infinite values are warned of."""
+    cost = _mean(positive_loss, positive, weight_pos) + _mean(negative_loss, negative, weight_neg)
+    warn_if_infinite(cost, positive, negative)
+    return cost / 2
+
+
+def _mean(loss: Callable[[Floats], Floats], scores: Floats, weights: Floats | None = None) -> float:
+    """Mean loss, block by block."""
+    total = 0.0
     for start in range(0, scores.size, BLOCK):
-        losses = loss(scores[start : start + BLOCK])
-        if weights is not None:
-            part = weights[start : start + BLOCK]
-            losses = np.multiply(losses, part, out=np.zeros_like(losses), where=part > 0)
-        sums.append(float(losses.sum()))
-    return sum(sums) / (scores.size if weights is None else float(weights.sum()))
+        block = slice(start, start + BLOCK)
+        total += weighted_sum(loss(scores[block]), None if weights is None else weights[block])
+    return total / (scores.size if weights is None else float(weights.sum()))
 
 
-def _hull_of(
-    positive: Floats, weight_pos: Floats | None, negative: Floats, weight_neg: Floats | None
+def _hull(
+    positive: Floats,
+    negative: Floats,
+    weight_pos: Floats | None = None,
+    weight_neg: Floats | None = None,
 ) -> Hull:
     if weight_pos is None and weight_neg is None:
-        return score_hull(positive, negative)
-    order_pos, order_neg = np.argsort(positive), np.argsort(negative)
-    rungs = ladder(positive[order_pos], negative[order_neg])
-    columns = ((weight_pos, order_pos, rungs.first), (weight_neg, order_neg, rungs.below[0]))
-    counts = []
-    for weights, order, ranks in columns:
-        ordered = np.ones(order.size) if weights is None else weights[order]
-        counts.append(np.concatenate([[0.0], np.cumsum(ordered)])[ranks])
-    return hull(counts[0], counts[1])
+        first = Steps(ascending(positive))
+        return hull(*Detection(first, lumped(negative, first.values[0])).pooled)
+    parts = []
+    for scores, weights in ((positive, weight_pos), (negative, weight_neg)):
+        order = np.argsort(scores)
+        parts.append(Steps(scores[order], None if weights is None else weights[order]))
+    return hull(*Detection(*parts).pooled)
 
 
-def _class_of(
-    values: ArrayLike, weights: ArrayLike | None, name: str
-) -> tuple[Floats, Floats | None]:
-    scores = as_scores(values, name)
-    check_not_empty(scores, f"{'positive' if name == 'pos' else 'negative'} trials ({name})")
+def _weights(weights: ArrayLike | None, scores: Floats, name: str) -> Floats | None:
     if weights is None:
-        return scores, None
+        return None
     column = as_scores(weights, f"{name}_weights")
     check_same_length({name: scores, f"{name}_weights": column})
     if column.min() < 0 or not 0 < column.sum() < math.inf:
@@ -186,4 +269,4 @@ def _class_of(
             f"{name}_weights must be finite, at least 0 and not all 0; "
             f"their minimum is {column.min()} and their sum {column.sum()}"
         )
-    return scores, column
+    return column

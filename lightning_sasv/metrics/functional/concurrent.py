@@ -17,29 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lightning_sasv.checks import Floats
-from lightning_sasv.metrics.functional.steps import Steps
+from lightning_sasv.metrics.functional.points import Index, Steps
+from lightning_sasv.metrics.functional.tandem import Tandem
 
 _BLOCKS = 256  # per class
 _SAME = 1e-9  # places closer than this are one: distinct ones are 1 / trials apart
 _ROUNDING = 1e-15  # of a difference of products of rates: what is smaller counts as 0
-
-
-class Tandem(NamedTuple):
-    """The sorted scores of a tandem's classes: three of the verifier, two of the countermeasure.
-
-    Attributes:
-        target: ASV scores of the targets.
-        nontarget: ASV scores of the nontargets.
-        spoof: ASV scores of the spoofs.
-        bona_fide: CM scores of targets and nontargets.
-        cm_spoof: CM scores of the spoofs.
-    """
-
-    target: Steps
-    nontarget: Steps
-    spoof: Steps
-    bona_fide: Steps
-    cm_spoof: Steps
 
 
 class Meeting(NamedTuple):
@@ -70,10 +53,8 @@ def find_meeting(tandem: Tandem) -> Meeting | None:
     strict, lax = cm_false_acceptance(tandem, 1 - q)
     lowest = fa[1:] * q[:-1] - lax[1:] * spoof[:-1]
     highest = fa[:-1] * q[1:] - strict[:-1] * spoof[1:]
-    for block in (
-        *np.flatnonzero((lowest <= _ROUNDING) & (highest >= -_ROUNDING)),
-        coarse.inside - 1,
-    ):
+    possible = np.flatnonzero((lowest <= _ROUNDING) & (highest >= -_ROUNDING))
+    for block in (*possible, coarse.inside - 1):
         thresholds = _within(tandem, coarse.thresholds, int(block))
         found = Stretch(tandem, thresholds, from_start=block == 0).root()
         if found is not None:
@@ -94,15 +75,29 @@ def cm_false_acceptance(tandem: Tandem, miss: Floats) -> tuple[Floats, Floats]:
         False-acceptance rates of spoofs at the strictest and the laxest such point.
     """
     bona_fide, spoof = tandem.bona_fide, tandem.cm_spoof
-    upper, lower = bona_fide.around(miss)
-    above = bona_fide.values.take(np.minimum(lower, len(bona_fide) - 1))  # next to be rejected
+    upper, lower = around(bona_fide, miss)
+    above = bona_fide.values.take(np.minimum(lower, bona_fide.values.size - 1))  # next to go
     last = bona_fide.values.take(np.maximum(upper - 1, 0))  # last rejected, if any
-    start, stop = bona_fide.below(above), np.where(upper > 0, bona_fide.up_to(last), 0.0)
-    strict, lax = spoof.at_least(above), np.where(upper > 0, spoof.over(last), 1.0)
+    start = bona_fide.below(above) / bona_fide.total
+    stop = np.where(upper > 0, bona_fide.rejected(last), 0.0)
+    strict = (spoof.total - spoof.below(above)) / spoof.total
+    lax = np.where(upper > 0, spoof.accepted(last), 1.0)
     inside = stop > start
     share = np.clip((miss - start) / np.where(inside, stop - start, 1.0), 0.0, 1.0)
     between = strict + share * (lax - strict)
     return np.where(inside, between, strict), np.where(inside, between, lax)
+
+
+def around(steps: Steps, share: Floats) -> tuple[Index, Index]:
+    """Smallest rank whose summed weight is at least, and largest whose is at most, a share.
+
+    Summed weights are whole, so a share that rounding separates from a whole one is that one.
+    """
+    weight = share * steps.total
+    whole = np.rint(weight)
+    weight = np.where(np.abs(weight - whole) < 1e-15 * steps.total, whole, weight)
+    upper = np.searchsorted(steps.counts, weight)
+    return upper, np.searchsorted(steps.counts, weight, side="right") - 1
 
 
 class Stretch:
@@ -113,7 +108,7 @@ class Stretch:
     """
 
     def __init__(self, tandem: Tandem, thresholds: Floats, *, from_start: bool) -> None:
-        miss, fa, spoof = tandem_rates(tandem, thresholds)
+        miss, fa, spoof = asv_rates(tandem, thresholds)
         if from_start:
             miss[0], fa[0], spoof[0] = 0.0, 1.0, 1.0  # "accept all", below any score
         beyond = np.flatnonzero(fa < miss)
@@ -161,9 +156,8 @@ class Stretch:
         if self.end > self.inside - 1:
             low = 0.0
         bona_fide = self.tandem.bona_fide
-        lowest, highest = (bona_fide.around(np.array(d / (1 + d))) for d in (low, high))
-        ranks = np.arange(int(lowest[0]), int(highest[1]) + 1)
-        levels = bona_fide.first(ranks) / bona_fide.total
+        lowest, highest = (around(bona_fide, np.array(d / (1 + d))) for d in (low, high))
+        levels = bona_fide.counts[int(lowest[0]) : int(highest[1]) + 1] / bona_fide.total
         levels = levels / (1 - levels)  # of Pfa_non - Pmiss_asv
         points = np.arange(surplus.size, dtype=np.float64)
         bends = np.interp(levels, surplus[::-1], points[::-1])
@@ -210,10 +204,10 @@ def _first_root(a: float, b: float, c: float) -> float:
     return min((x for x in roots if 0 <= x <= 1), default=1.0)
 
 
-def tandem_rates(tandem: Tandem, thresholds: Floats) -> tuple[Floats, Floats, Floats]:
+def asv_rates(tandem: Tandem, thresholds: Floats) -> tuple[Floats, Floats, Floats]:
     """ASV rates at thresholds: targets rejected, nontargets accepted, spoofs accepted."""
-    miss = tandem.target.up_to(thresholds)
-    return miss, tandem.nontarget.over(thresholds), tandem.spoof.over(thresholds)
+    fa = (part.accepted(thresholds) for part in (tandem.nontarget, tandem.spoof))
+    return tandem.target.rejected(thresholds), *fa
 
 
 def _grid(tandem: Tandem) -> Floats:

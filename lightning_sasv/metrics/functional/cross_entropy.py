@@ -1,13 +1,20 @@
-"""Normalised cross-entropy of three-class posteriors."""
+"""Normalised cross-entropy of three-class posteriors, as it is and after the best affine refit.
+
+    nCE = - sum over k of π_k mean over class k of log P(k | s)  /  H(π)
+
+with the entropy H(π) of the priors in the denominator: 1 is what the priors alone give. The
+posterior follows from Bayes' rule with the log-likelihoods (spoof, target, nontarget) =
+(-cm_llr, 0, -asv_llr), up to a common constant. The minimum refits s ↦ a s + b_k, one scale a for
+all and an offset b_k for each class: convex in (a, b), without a penalty.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightning_sasv.checks import (
     BLOCK,
@@ -17,13 +24,14 @@ from lightning_sasv.checks import (
     as_labels,
     as_scores,
     check_has_class,
+    check_not_empty,
     check_same_length,
 )
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.functional.points import Classes, weighted_sum
+from lightning_sasv.numerics import minimise
 from lightning_sasv.trials import TrialClass
-
-Index: TypeAlias = NDArray[np.intp]
 
 
 class CrossEntropy(NamedTuple):
@@ -44,10 +52,6 @@ def cross_entropy(
 ) -> CrossEntropy:
     """Three-class cross-entropy of a pair of log-likelihood ratios, normalised.
 
-    nCE = -Σ_k π_k mean over class k of log P(k | s) / H(π), where the posterior follows from Bayes'
-    rule with the log-likelihoods (spoof, target, nontarget) = (-cm_llr, 0, -asv_llr), up to a
-    common constant. The minimum refits s ↦ a s + b_k, convex in (a, b), without a penalty.
-
     Args:
         asv_llr: log p(s|target) / p(s|nontarget) of each trial.
         cm_llr: log p(s|target) / p(s|spoof) of each trial.
@@ -59,34 +63,52 @@ def cross_entropy(
 
     Raises:
         InputError: An empty class, a NaN, an infinite ratio, or a class of prior 0.
+
+    Example:
+        >>> labels = ["target", "nontarget", "spoof"]
+        >>> round(cross_entropy([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], labels).value, 9)
+        1.0
     """
-    asv, cm, codes = as_scores(asv_llr, "asv_llr"), as_scores(cm_llr, "cm_llr"), as_labels(labels)
-    check_same_length({"asv_llr": asv, "cm_llr": cm, "labels": codes})
-    for name, column in (("asv_llr", asv), ("cm_llr", cm)):
-        check_finite(column, name)
-    for member in TrialClass:
-        check_has_class(codes, member)
-    prior = class_priors(as_cost_model(costs))
-    weights = (prior / np.bincount(codes, minlength=prior.size))[codes]
-    value = float(weights @ trial_losses(asv, cm, codes, prior)) / entropy(prior)
-    return CrossEntropy(value, refitted(asv, cm, codes, weights, prior))
+    columns = {"asv_llr": as_scores(asv_llr, "asv_llr"), "cm_llr": as_scores(cm_llr, "cm_llr")}
+    codes = as_labels(labels)
+    check_same_length({**columns, "labels": codes})
+    _check_finite(columns)
+    check_has_class(codes, *TrialClass)
+    classes = Classes(dict(zip(("asv", "cm"), columns.values(), strict=True)), codes)
+    model = as_cost_model(costs)
+    return CrossEntropy(cross_entropy_of(classes, model), refitted(classes, model))
 
 
-def trial_losses(asv_llr: Floats, cm_llr: Floats, codes: Codes, prior: Floats) -> Floats:
-    """-log P(class | s) of each trial's own class, in nats."""
-    losses = np.empty(codes.size)
-    for block in _blocks(codes.size):
-        logits = _log_likelihoods(asv_llr[block], cm_llr[block]) + np.log(prior)[:, None]
-        own = np.take_along_axis(logits, codes[None, block].astype(np.intp), axis=0)[0]
-        top = logits.max(axis=0)
-        losses[block] = top + np.log(np.exp(logits - top).sum(axis=0)) - own
-    return losses
+def cross_entropy_of(classes: Classes, costs: CostModel) -> float:
+    """Normalised cross-entropy of the columns ``asv`` and ``cm``; losses are computed once."""
+    prior = class_priors(costs)
+    losses = classes.for_all_weights(("losses", costs), lambda: _losses(classes, prior))
+    parts = [(losses.take(trials), weights) for trials, weights in _by_class(classes)]
+    sums = [weighted_sum(loss, weights) / weights.sum() for loss, weights in parts]
+    return float(prior @ sums) / entropy(prior)
 
 
-def check_finite(llrs: Floats, name: str) -> None:
-    """Raise an error that names the column unless all its ratios are finite."""
-    if np.isinf(llrs).any():
-        raise InputError(f"{name} holds infinite values; posteriors need finite ratios")
+def refitted(classes: Classes, costs: CostModel) -> float:
+    """Smallest normalised cross-entropy of a * log-likelihoods + offsets.
+
+    Convex, so that the search may start at ratios of size 1; the result is never above the
+    cross-entropy of the ratios as they are. Separable classes have their infimum at an infinite
+    scale: what is reached on the way there counts.
+    """
+    prior, shares = class_priors(costs), np.zeros(classes.codes.size)
+    for (trials, weights), p in zip(_by_class(classes), prior, strict=True):
+        shares[trials] = weights * (p / weights.sum())
+    used = np.flatnonzero(shares)
+    asv, cm = (classes.columns[name].take(used) for name in ("asv", "cm"))
+    scale = classes.for_all_weights("size of the ratios", lambda: _size(asv, cm))
+    problem = _Problem(asv, cm, classes.codes[used], shares[used], np.log(prior), scale)
+    # Where the trials as they are have their minimum, a replicate's is near.
+    found = classes.for_all_weights(
+        ("refit", costs), lambda: minimise(problem, np.array([1.0, 0.0, 0.0]))
+    )
+    if classes.weights is not None:
+        found = minimise(problem, found)
+    return min(problem(found)[0] / entropy(prior), cross_entropy_of(classes, costs))
 
 
 def class_priors(costs: CostModel) -> Floats:
@@ -102,45 +124,42 @@ def entropy(prior: Floats) -> float:
     return -math.fsum(float(p) * math.log(p) for p in prior)
 
 
-def refitted(
-    asv_llr: Floats, cm_llr: Floats, codes: Codes, weights: Floats, prior: Floats
-) -> float:
-    """Smallest cross-entropy of a * log-likelihoods + offsets, by damped Newton steps.
+def _size(*columns: Floats) -> float:
+    return max(*(float(np.abs(column).mean()) for column in columns), 1e-300)
 
-    The problem is convex; the start is the log-likelihoods as they are, so the result is never
-    above their own cross-entropy. Separable classes have their infimum at an infinite scale; the
-    steps end when the loss gains less than 1e-13.
 
-    Args:
-        asv_llr: log p(s|target) / p(s|nontarget) of each trial.
-        cm_llr: log p(s|target) / p(s|spoof) of each trial.
-        codes: ``TrialClass`` codes.
-        weights: Weight of each trial's loss.
-        prior: Priors in the order of the codes.
+def _check_finite(columns: dict[str, Floats]) -> None:
+    for name, llrs in columns.items():
+        if np.isinf(llrs).any():
+            raise InputError(f"{name} holds infinite values; posteriors need finite ratios")
 
-    Returns:
-        The minimum, normalised.
-    """
-    scale = max(float(max(abs(x.min()), abs(x.max()))) for x in (asv_llr, cm_llr))
-    scale = max(scale, 1e-300)
-    problem = _Problem(asv_llr, cm_llr, codes, weights, np.log(prior), scale)
-    theta = np.array([scale, 0.0, 0.0])
-    loss = problem.loss(theta)
-    for _ in range(100):
-        step = problem.newton(theta)
-        for _ in range(30):
-            candidate = problem.loss(theta - step)
-            if candidate <= loss:
-                break
-            step = step / 2
-        theta, gain, loss = theta - step, loss - candidate, min(candidate, loss)
-        if gain < 1e-13:
-            break
-    return loss / entropy(prior)
+
+def _by_class(classes: Classes) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Numbers and weights of the trials of each class, in the order of the codes."""
+    found = []
+    for member in sorted(TrialClass):
+        trials, weights = classes.trials(member), classes.weights
+        counts = np.ones(trials.size) if weights is None else weights.take(trials)
+        check_not_empty(np.flatnonzero(counts), f"{member} trials")
+        found.append((trials, counts))
+    return found
+
+
+def _losses(classes: Classes, prior: Floats) -> Floats:
+    """-log P(class | s) of each trial's own class, in nats."""
+    asv, cm, codes = classes.columns["asv"], classes.columns["cm"], classes.codes
+    _check_finite({"asv": asv, "cm": cm})
+    losses = np.empty(codes.size)
+    for block in _blocks(codes.size):
+        logits = _log_likelihoods(asv[block], cm[block]) + np.log(prior)[:, None]
+        own = np.take_along_axis(logits, codes[None, block].astype(np.intp), axis=0)[0]
+        top = logits.max(axis=0)
+        losses[block] = top + np.log(np.exp(logits - top).sum(axis=0)) - own
+    return losses
 
 
 class _Problem(NamedTuple):
-    """Loss and Newton step of theta = (scale, offset of spoof, offset of target).
+    """Cross-entropy and its derivatives in theta = (scale, offset of spoof, offset of target).
 
     Trials are looked at block by block, so that little beside the scores is in memory.
     """
@@ -152,37 +171,27 @@ class _Problem(NamedTuple):
     log_prior: Floats
     scale: float
 
-    def loss(self, theta: Floats) -> float:
-        total = 0.0
+    def __call__(self, theta: Floats) -> tuple[float, Floats, Floats]:
+        loss, slope, curvature = 0.0, np.zeros(3), np.zeros((3, 3))
         for block in _blocks(self.codes.size):
-            _, logits, own = self._look(theta, block)
-            losses = np.log(np.exp(logits).sum(axis=0)) - logits[own]
-            total += float(self.weights[block] @ losses)
-        return total
-
-    def newton(self, theta: Floats) -> Floats:
-        slope, curvature = np.zeros(3), 1e-14 * np.eye(3)
-        for block in _blocks(self.codes.size):
-            features, posterior, own = self._look(theta, block)
-            np.exp(posterior, out=posterior)
-            posterior /= posterior.sum(axis=0)
+            features = _log_likelihoods(self.asv_llr[block], self.cm_llr[block]) / self.scale
+            logits = theta[0] * features + (np.append(theta[1:], 0.0) + self.log_prior)[:, None]
+            logits -= logits.max(axis=0)
+            weights, codes = self.weights[block], self.codes[block].astype(np.intp)
+            own = codes, np.arange(codes.size)
+            posterior = np.exp(logits)
+            total = posterior.sum(axis=0)
+            loss += float(weights @ (np.log(total) - logits[own]))
+            posterior /= total
             mean = np.einsum("kn,kn->n", posterior, features)
             # Derivatives of the three logits less their posterior mean, one row per parameter.
-            rows = (features - mean, *(np.eye(3)[k][:, None] - posterior[k] for k in (0, 1)))
-            weights = self.weights[block]
-            weighted = posterior * weights
-            slope -= [weights @ row[own] for row in rows]
-            curvature += [[np.einsum("kn,kn,kn->", weighted, a, b) for b in rows] for a in rows]
-        return np.asarray(np.linalg.solve(curvature, slope), np.float64)
-
-    def _look(self, theta: Floats, block: slice) -> tuple[Floats, Floats, tuple[Index, Index]]:
-        """Features and logits of a block, (3, trials), and the places of the own classes."""
-        features = _log_likelihoods(self.asv_llr[block], self.cm_llr[block])
-        features /= self.scale
-        logits = theta[0] * features + (np.append(theta[1:], 0.0) + self.log_prior)[:, None]
-        logits -= logits.max(axis=0)
-        codes = self.codes[block].astype(np.intp)
-        return features, logits, (codes, np.arange(codes.size))
+            rows = np.stack(
+                [features - mean, *(np.eye(3)[k][:, None] - posterior[k] for k in (0, 1))]
+            )
+            slope -= rows[:, own[0], own[1]] @ weights
+            weighted = (rows * (posterior * weights)).reshape(3, -1)
+            curvature += weighted @ rows.reshape(3, -1).T
+        return loss, slope, curvature
 
 
 def _log_likelihoods(asv_llr: Floats, cm_llr: Floats) -> Floats:

@@ -1,31 +1,40 @@
-"""Equal error rates: one detection task, and the three of spoofing-aware verification.
+"""Equal error rate: the error rate at the threshold where both kinds of error are equally frequent.
 
-A trial is accepted when its score is greater than the threshold. After rejecting i of P positives
-and m of N negatives, FRR = i/P and FAR = (N - m)/N; the difference FRR - FAR grows with every
-rejected score, so the crossing is found by bisection over the sorted positives. The negatives are
-counted, never sorted.
+With i of P positives and m of N negatives rejected by a threshold (accept iff score > threshold),
+
+    FRR = i / P,    FAR = (N - m) / N,    EER = FRR = FAR.
+
+A finite number of trials rarely has a threshold where the two are equal. The conventions differ in
+what they take instead:
+
+- ``asvspoof``: the rule of the ASVspoof evaluation tools, which gives the published numbers. All
+  scores are rejected one by one in ascending order, positives before negatives of the same score;
+  at the first minimum of abs(FRR - FAR) the value is (FRR + FAR) / 2. Ties are thus counted
+  against the system: if all scores are equal the value is 1.
+- ``interpolated``: equal scores are rejected together; the value is where the straight line between
+  the two operating points on either side of FRR = FAR meets it.
+- ``max``: equal scores are rejected together; the smallest max(FRR, FAR) of all thresholds.
+- ``rocch``: where FRR = FAR meets the convex hull of the operating points, which is the smallest
+  EER that interpolation between thresholds can reach.
+
+FRR - FAR grows with every rejected trial, so the crossing is found by bisection over the rungs of
+:mod:`.points`, in whole numbers: i N + m P >= P N.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-import numpy as np
-
-from lightning_sasv.checks import (
-    ArrayLike,
-    Floats,
-    as_scores,
-    as_trials,
-    check_not_empty,
-    select,
+from lightning_sasv.checks import ArrayLike, as_trials, as_two_classes, select
+from lightning_sasv.metrics.functional.pav import hull
+from lightning_sasv.metrics.functional.points import (
+    Counts,
+    Detection,
+    Steps,
+    ascending,
+    lumped,
 )
-from lightning_sasv.metrics.functional.crossing import Found, find_crossing
-from lightning_sasv.metrics.functional.pav import hull_eer, score_hull
-from lightning_sasv.metrics.functional.sorting import ascending
-from lightning_sasv.metrics.functional.unordered import Unordered
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import TASKS, TrialClass
 
 Convention: TypeAlias = Literal["asvspoof", "interpolated", "max", "rocch"]
 """How the equal error rate is read off the finite set of operating points; see :func:`eer`."""
@@ -64,26 +73,15 @@ class SASVEERs(NamedTuple):
 
 
 def eer(pos: ArrayLike, neg: ArrayLike, *, convention: Convention = "asvspoof") -> EER:
-    """Equal error rate of a detection task, exact, without sorting the negatives.
-
-    Conventions:
-
-    - ``asvspoof``: the rule of the ASVspoof evaluation tools, which gives the published numbers.
-      All scores are rejected one by one in ascending order, positives before negatives of the
-      same score; at the first minimum of abs(FRR - FAR) the value is (FRR + FAR) / 2. Ties are
-      thus counted against the system: if all scores are equal the value is 1.
-    - ``interpolated``: equal scores are rejected together; the value is where the straight line
-      between the two operating points on either side of FRR = FAR meets it.
-    - ``max``: equal scores are rejected together; the smallest max(FRR, FAR) of all thresholds.
-    - ``rocch``: the crossing of FRR = FAR with the convex hull of the operating points, which is
-      the smallest EER that interpolation between thresholds can reach.
+    """Equal error rate of a detection task, exact.
 
     Infinite scores are ordered like any other.
 
     Args:
         pos: Scores that should be accepted.
         neg: Scores that should be rejected.
-        convention: Which of the rules above.
+        convention: ``asvspoof``, ``interpolated``, ``max`` or ``rocch``; see the top of this
+            module.
 
     Returns:
         The rate as a fraction, and the threshold. With ``asvspoof`` the threshold of "nothing
@@ -91,13 +89,17 @@ def eer(pos: ArrayLike, neg: ArrayLike, *, convention: Convention = "asvspoof") 
         operating point on the side of the larger FRR.
 
     Raises:
-        InputError: An empty class, a NaN, or an unknown convention.
+        InputError: An empty class, a NaN, or labels for ``neg``.
+        ValueError: An unknown convention.
+
+    Example:
+        >>> eer([3.0, 2.0, 1.0, 4.0], [0.0, 1.5, -1.0, -2.0])
+        EER(value=0.25, threshold=1.0)
     """
     check_convention(convention)
-    positive, negative = as_scores(pos, "pos"), as_scores(neg, "neg")
-    check_not_empty(positive, "positive trials (pos)")
-    check_not_empty(negative, "negative trials (neg)")
-    return eer_of_sorted(ascending(positive), Unordered(negative), convention)
+    positive, negative = as_two_classes(pos, neg, "eer", "sasv_eers")
+    target = Steps(ascending(positive))
+    return eer_of(Detection(target, lumped(negative, target.values[0])), convention)
 
 
 def sasv_eers(
@@ -106,7 +108,7 @@ def sasv_eers(
     """SASV-EER, SV-EER and SPF-EER of one score per trial.
 
     The positives are the targets in all three. The negatives are nontargets and spoofs, pooled
-    by their counts (SASV), nontargets (SV), or spoofs (SPF). The targets are sorted once.
+    by their counts (SASV), nontargets (SV), or spoofs (SPF). Each class is sorted once.
 
     Args:
         scores: One score per trial; higher means "more like a target".
@@ -118,13 +120,22 @@ def sasv_eers(
 
     Raises:
         InputError: An empty class, a NaN, an unknown label, or lengths that differ.
+
+    Example:
+        >>> sasv_eers([2.0, 1.0, 0.0], ["target", "nontarget", "spoof"]).sasv
+        0.0
     """
     check_convention(convention)
     array, codes = as_trials(scores, labels)
-    target = ascending(select(array, codes, (TrialClass.TARGET,)))
-    non, spf = TrialClass.NONTARGET, TrialClass.SPOOF
-    tasks = ((non, spf), (non,), (spf,))
-    found = [eer_of_sorted(target, Unordered(array, codes, task), convention) for task in tasks]
+    target = Steps(ascending(select(array, codes, (TrialClass.TARGET,))))
+    kinds = {
+        kind: lumped(select(array, codes, (kind,)), target.values[0])
+        for kind in TASKS["sasv"].negative
+    }
+    tasks = (
+        Detection(target, *map(kinds.get, TASKS[name].negative)) for name in ("sasv", "sv", "spf")
+    )
+    found = [eer_of(task, convention) for task in tasks]
     return SASVEERs(*(one.value for one in found), *(one.threshold for one in found))
 
 
@@ -135,78 +146,89 @@ def check_convention(convention: str) -> None:
         raise ValueError(f"unknown convention {convention!r}; expected one of {names}")
 
 
-def eer_of_sorted(
-    positive: Floats, negative: Unordered, convention: Convention = "asvspoof"
-) -> EER:
-    """Equal error rate of ascending positives and unordered negatives, without checks.
+def eer_of(task: Detection, convention: Convention = "asvspoof") -> EER:
+    """Equal error rate and threshold of classes that are counted already."""
+    return EER(rate_of(task, convention), threshold_of(task, convention))
 
-    Args:
-        positive: Positive scores in ascending order.
-        negative: Negative scores in any order.
-        convention: See :func:`eer`.
 
-    Returns:
-        The rate and the threshold.
-    """
-    crossing = find_crossing(positive, negative)
+def rate_of(task: Detection, convention: Convention = "asvspoof") -> float:
+    """Equal error rate of classes that are counted already."""
+    P, N = _totals(task)
     if convention == "asvspoof":
-        return _one_by_one(positive, negative, crossing)
-    return _together(positive, negative, crossing, convention)
-
-
-def _one_by_one(positive: Floats, negative: Unordered, crossing: Found) -> EER:
-    P, N = positive.size, negative.size
-    rank, rejected, by_negative = crossing
-    before = (rank, rejected - 1) if by_negative else (rank, rejected)
-    after = (rank, rejected) if by_negative else (rank + 1, rejected)
-    gaps = [abs(i / P - (N - m) / N) for i, m in (before, after)]
-    i, m = before if gaps[0] <= gaps[1] else after
-    return EER((i / P + (N - m) / N) / 2, _last_rejected(positive, negative, i, m))
-
-
-def _together(
-    positive: Floats, negative: Unordered, crossing: Found, convention: Convention
-) -> EER:
-    """Equal scores rejected together: the two operating points around the crossing decide."""
-    P, N = positive.size, negative.size
-    rank, rejected, by_negative = crossing
-    threshold = _last_rejected(positive, negative, rank + (not by_negative), rejected)
+        i, m = _nearest(task)
+        return (i / P + (N - m) / N) / 2
     if convention == "rocch":
-        return EER(hull_eer(score_hull(positive, negative.all())), threshold)
-    frr = [float(np.searchsorted(positive, threshold, side)) / P for side in ("left", "right")]
-    far = [(N - negative.below(threshold)) / N, (N - negative.up_to(threshold)) / N]
+        return _hull_rate(*hull(*task.pooled))
+    (x, y), (v, w) = _rates_around(task)
+    return min(y, v) if convention == "max" else _meet(x, y, v, w)
+
+
+def threshold_of(task: Detection, convention: Convention = "asvspoof") -> float:
+    """Threshold of the equal error rate of classes that are counted already."""
+    counts = _nearest(task) if convention == "asvspoof" else _around(task)[1]
     if convention == "max":
-        worst = [max(pair) for pair in zip(frr, far, strict=True)]
-        if worst[0] <= worst[1]:
-            return EER(worst[0], _previous(positive, negative, threshold))
-        return EER(worst[1], threshold)
-    gap, overshoot = far[0] - frr[0], frr[1] - far[1]
-    return EER(frr[0] + gap / (gap + overshoot) * (frr[1] - frr[0]), threshold)
+        (_, y), (v, _) = _rates_around(task)
+        if y <= v:  # of the two operating points the lower is the better
+            score = task.last_rejected(*counts)
+            counts = task.parts[0].below(score), sum(k.below(score) for k in task.parts[1:])
+    if not any(counts):
+        return min(float(part.values[0]) for part in task.parts) - 0.001
+    return task.last_rejected(*counts)
 
 
-def _last_rejected(positive: Floats, negative: Unordered, i: int, m: int) -> float:
-    """Largest of the i smallest positives and the m smallest negatives.
+def _totals(task: Detection) -> tuple[int, int]:
+    return task.parts[0].total, sum(part.total for part in task.parts[1:])
 
-    Args:
-        positive: Positive scores in ascending order.
-        negative: Negative scores, the window around the crossing.
-        i: Rejected positives.
-        m: Rejected negatives.
+
+def _around(task: Detection) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Rejected positives and negatives before and after FRR >= FAR, rejecting one by one.
+
+    From one rung to the next the equal positives go first, then the negatives; within either run
+    the first point with FRR >= FAR follows from the counts. Python's integers do not overflow.
     """
-    if i == 0 and m == 0:
-        return _smallest(positive, negative) - 0.001
-    floor = float(positive[i - 1]) if i > 0 else -math.inf
-    if m == 0 or (i > 0 and m <= negative.below(floor)):
-        return floor
-    return negative.smallest(m)
+    positives, negatives = task.pooled
+    P, N = _totals(task)
+    low, high = 0, len(positives) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if int(positives[middle]) * N + int(negatives[middle]) * P >= P * N:
+            high = middle
+        else:
+            low = middle + 1
+    i, m = int(positives[high]), int(negatives[high - 1]) if high else 0
+    if i * N + m * P < P * N:  # the positives alone do not suffice: a negative makes the crossing
+        m = -(-N * (P - i) // P)
+        return (i, m - 1), (i, m)
+    i = -(-P * (N - m) // N)
+    return (i - 1, m), (i, m)
 
 
-def _smallest(positive: Floats, negative: Unordered) -> float:
-    return float(min(positive[0], negative.all().min()))
+def _nearest(task: Detection) -> tuple[int, int]:
+    """The first minimum of abs(FRR - FAR): one of the two points around the crossing."""
+    P, N = _totals(task)
+    before, after = _around(task)
+    gaps = [abs(i / P - (N - m) / N) for i, m in (before, after)]
+    return before if gaps[0] <= gaps[1] else after
 
 
-def _previous(positive: Floats, negative: Unordered, value: float) -> float:
-    """Largest score below a value; the smallest score minus 0.001 when there is none."""
-    lower = [part[part < value] for part in (positive, negative.all())]
-    found = [part.max() for part in lower if part.size]
-    return float(max(found)) if found else float(value - 0.001)
+def _rates_around(task: Detection) -> tuple[tuple[float, float], tuple[float, float]]:
+    """(FRR, FAR) before and after the score of the crossing, equal scores rejected together."""
+    P, N = _totals(task)
+    score = task.last_rejected(*_around(task)[1])
+    below = [part.below(score) for part in task.parts]
+    up_to = [part.up_to(score) for part in task.parts]
+    before, after = ((float(x[0] / P), float((N - sum(x[1:])) / N)) for x in (below, up_to))
+    return before, after
+
+
+def _meet(x: float, y: float, v: float, w: float) -> float:
+    """Where the straight line from (FRR, FAR) = (x, y) to (v, w) meets FRR = FAR."""
+    return x + (y - x) / ((y - x) + (v - w)) * (v - x)
+
+
+def _hull_rate(positives: Counts, negatives: Counts) -> float:
+    """Where the hull meets FRR = FAR."""
+    frr = positives / positives[-1]
+    far = (negatives[-1] - negatives) / negatives[-1]
+    after = int((frr >= far).argmax())
+    return _meet(float(frr[after - 1]), float(far[after - 1]), float(frr[after]), float(far[after]))

@@ -1,8 +1,14 @@
 """Pool adjacent violators: the best increasing map of scores to probabilities, and the ROC hull.
 
 In ascending order of the scores, isotonic regression of the labels is the greatest convex minorant
-of the points (rejected trials, rejected positives), and its vertices lie on the rungs of the
-ladder: anywhere else the next score adds no positive, so the slope cannot grow there.
+of the points (rejected trials, rejected positives). Its vertices are those of the ROC hull, and
+between two of them lies a *pool*: trials that get one probability, and one log-likelihood ratio
+
+    LLR = log (positives of the pool / all positives) - log (negatives of the pool / all negatives).
+
+All vertices lie on the rungs: anywhere else the next score adds no positive, so the slope cannot
+grow there. Ayer et al., "An empirical distribution function for sampling with incomplete
+information", 1955; Fawcett and Niculescu-Mizil, "PAV and the ROC convex hull", 2007.
 """
 
 from __future__ import annotations
@@ -14,11 +20,13 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from lightning_sasv.checks import Floats
-from lightning_sasv.metrics.functional.buckets import overlap
-from lightning_sasv.metrics.functional.ladder import Counts, Ranks, ladder, points_eer
-from lightning_sasv.metrics.functional.sorting import ascending
-
-_FEW = 16384  # scores that are sorted at once
+from lightning_sasv.metrics.functional.points import (
+    Counts,
+    Index,
+    Steps,
+    ascending,
+    operating_points,
+)
 
 
 class Hull(NamedTuple):
@@ -32,73 +40,92 @@ class Hull(NamedTuple):
     positives: Counts
     negatives: Counts
 
+    def shares(self) -> tuple[Floats, Floats]:
+        """Shares of the positives and of the negatives in each pool that holds both."""
+        x, y = (np.diff(counts) / counts[-1] for counts in self)
+        mixed = (x > 0) & (y > 0)
+        return x[mixed], y[mixed]
 
-def hull(positives: Counts, negatives: Counts) -> Hull:
-    """Convex hull of the operating points by pooling adjacent violators.
+
+class Pools(NamedTuple):
+    """Pools of scores in ascending order: a step function from score to log-likelihood ratio.
+
+    Attributes:
+        start: Lowest score of each pool.
+        end: Highest score of each pool.
+        llr: Natural log-likelihood ratio of each pool; infinite where it is pure.
+        positives: Positives of each pool.
+        negatives: Negatives of each pool.
+    """
+
+    start: Floats
+    end: Floats
+    llr: Floats
+    positives: Counts
+    negatives: Counts
+
+
+def vertices(positives: Counts, negatives: Counts) -> Index:
+    """Which operating points are vertices of the hull, by pooling adjacent violators.
 
     Args:
-        positives: Rejected positives at each rung, ascending to their total.
-        negatives: Rejected negatives at each rung, ascending to their total.
+        positives: Rejected positives at each operating point, ascending to their total.
+        negatives: Rejected negatives at each operating point, ascending to their total.
 
     Returns:
-        The vertices; both columns start at 0.
+        Places of the last operating point of each pool, ascending.
+
+    Example:
+        >>> vertices(np.array([0, 1, 1, 2]), np.array([1, 1, 2, 2]))
+        array([0, 2, 3])
     """
     new_positives, new_negatives = np.diff(positives, prepend=0), np.diff(negatives, prepend=0)
     trials = new_positives + new_negatives
     some = np.flatnonzero(trials > 0)
     weight = trials[some].astype(np.float64)
     pooled = isotonic_regression(new_positives[some] / weight, weights=weight)
-    ends = some[pooled.blocks[1:] - 1]
-    return Hull(
-        np.concatenate([positives[:0], [0], positives[ends]]),
-        np.concatenate([negatives[:0], [0], negatives[ends]]),
-    )
+    return some[pooled.blocks[1:] - 1]
 
 
-def score_hull(positive: Floats, negative: Floats) -> Hull:
-    """Convex hull of the operating points of scores in any order.
+def hull(positives: Counts, negatives: Counts) -> Hull:
+    """Convex hull of operating points; arguments as for :func:`vertices`."""
+    ends = vertices(positives, negatives)
+    return Hull(*(np.append(counts[:0], [0, *counts[ends]]) for counts in (positives, negatives)))
 
-    The points at the ends of buckets of scores have a hull of their own. From one end to the next
-    no point can be better than to have rejected all negatives of the bucket and none of its
-    positives; where that is not below the hull the bucket holds no vertex. The scores of the other
-    buckets, a small share, are sorted.
+
+def pools(positive: Floats, negative: Floats, misleading: int = 0) -> Pools:
+    """The pools of scores; equal scores are pooled.
 
     Args:
-        positive: Scores of the positives, at least one.
-        negative: Scores of the negatives, at least one.
+        positive: Scores of the positives, in any order.
+        negative: Scores of the negatives, in any order.
+        misleading: So many positives are added at the lowest score and negatives at the highest,
+            before and after all others: no pool is pure then, and every ratio is finite.
 
     Returns:
-        The vertices.
+        The pools.
+
+    Example:
+        >>> pools(np.array([2.0, 0.0]), np.array([0.0, -1.0])).llr
+        array([-inf,   0.,  inf])
     """
-    few = positive.size + negative.size < _FEW
-    buckets = None if few else overlap(positive, negative)
-    if buckets is None:
-        rungs = ladder(ascending(positive), ascending(negative))
-        return hull(rungs.first, rungs.below[0])
-    counts = buckets.counts(positive), buckets.counts(negative)
-    ends = [np.concatenate([[0], np.cumsum(part)]) for part in counts]
-    coarse = hull(*ends)
-    wanted = _may_dip(coarse, ends[0][:-1], ends[1][1:]) & (counts[0] > 0) & (counts[1] > 0)
-    inner = ascending(buckets.within(positive, wanted))
-    rungs = ladder(inner, ascending(buckets.within(negative, wanted)))
-    bucket = buckets.of(inner[rungs.first[:-1]])
-    columns = []
-    for vertices, ranks, part in zip(coarse, (rungs.first, *rungs.below), counts, strict=True):
-        others = np.cumsum(np.where(wanted, 0, part))  # rejected before a bucket, not looked at
-        columns.append(np.concatenate([vertices, ranks[:-1] + others[bucket]]))
-    order = np.argsort(columns[0] + columns[1], kind="stable")
-    return hull(columns[0][order], columns[1][order])
+    parts = Steps(ascending(positive)), Steps(ascending(negative))
+    points = operating_points(*parts)
+    p, n = (counts[1:] for counts in points.rejected(*parts))
+    positives = np.concatenate([[0], p, p[-1:]]) + misleading
+    negatives = np.concatenate([[0], n, n[-1:] + misleading])
+    scores = np.concatenate([points.thresholds[1:2], points.thresholds[1:], points.thresholds[-1:]])
+    ends = vertices(positives, negatives)
+    x, y = (np.diff(counts[ends], prepend=0) for counts in (positives, negatives))
+    with np.errstate(divide="ignore"):
+        llr = np.log(x / positives[-1]) - np.log(y / negatives[-1])
+    return Pools(scores[np.append(0, ends[:-1] + 1)], scores[ends], llr, x, y)
 
 
-def _may_dip(vertices: Hull, positives: Ranks, negatives: Ranks) -> NDArray[np.bool_]:
+def may_dip(found: Hull, positives: Counts, negatives: Counts) -> NDArray[np.bool_]:
     """Which operating points lie below a hull, in whole numbers: no rounding."""
-    y, x = vertices.positives, vertices.positives + vertices.negatives
+    y, x = found.positives, found.positives + found.negatives
     trials = positives + negatives
     right = np.clip(np.searchsorted(x, trials), 1, x.size - 1)
     left = right - 1
     return (positives - y[left]) * (x[right] - x[left]) < (y[right] - y[left]) * (trials - x[left])
-
-
-def hull_eer(vertices: Hull) -> float:
-    """Where the hull meets FRR = FAR, a fraction."""
-    return points_eer(vertices.positives, vertices.negatives)

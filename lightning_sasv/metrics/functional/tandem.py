@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightning_sasv.checks import BLOCK, Floats
-from lightning_sasv.metrics.functional.concurrent import Tandem
-from lightning_sasv.metrics.functional.sorting import merged
-
-Index = NDArray[np.intp]
+from lightning_sasv.checks import Floats
+from lightning_sasv.metrics.functional.points import Counts, Index, Points, Steps, operating_points
 
 _ROUNDING = 1e-15  # of a sum of rates: what is smaller counts as 0
 _NEAR = 1e-12  # rates that may be equal
-_REFINE = 8  # ASV thresholds of one level per threshold of the level above
+
+
+class Tandem(NamedTuple):
+    """The sorted classes of a tandem: three of the verifier, two of the countermeasure.
+
+    Attributes:
+        target: ASV scores of the targets.
+        nontarget: ASV scores of the nontargets.
+        spoof: ASV scores of the spoofs.
+        bona_fide: CM scores of targets and nontargets.
+        cm_spoof: CM scores of the spoofs.
+    """
+
+    target: Steps
+    nontarget: Steps
+    spoof: Steps
+    bona_fide: Steps
+    cm_spoof: Steps
+
+    def points(self) -> tuple[Points, Points]:
+        """Every threshold of the verifier and of the countermeasure."""
+        return operating_points(*self[:3]), operating_points(*self[3:])
 
 
 class TandemCurves(NamedTuple):
@@ -37,6 +54,14 @@ class TandemCurves(NamedTuple):
     miss_cm: Floats
     fa_cm: Floats
 
+    @classmethod
+    def of(cls, *rejected: Counts) -> TandemCurves:
+        """From what the thresholds reject of each class, in the order of :class:`Tandem`."""
+        miss_asv, nontarget, spoof, miss_cm, cm_spoof = rejected
+        accepted = [(counts[-1] - counts) / counts[-1] for counts in (nontarget, spoof, cm_spoof)]
+        missed = miss_asv / miss_asv[-1], miss_cm / miss_cm[-1]
+        return cls(missed[0], *accepted[:2], missed[1], accepted[2])
+
     def rates(self, asv: Index | int, cm: Index | int) -> tuple[Floats, Floats, Floats]:
         """Tandem miss, false acceptance of nontargets and of spoofs at pairs of thresholds."""
         passed = 1 - self.miss_cm[cm]
@@ -47,22 +72,9 @@ class TandemCurves(NamedTuple):
         )
 
 
-def thresholds_of(tandem: Tandem) -> tuple[Floats, Floats]:
-    """Every threshold of the verifier and of the countermeasure: -inf, then each distinct score."""
-    asv = merged(*(steps.values for steps in tandem[:3]))
-    cm = merged(*(steps.values for steps in tandem[3:]))
-    return np.concatenate([[-math.inf], asv]), np.concatenate([[-math.inf], cm])
-
-
-def curves_at(tandem: Tandem, asv: Floats, cm: Floats) -> TandemCurves:
-    """Error rates at all thresholds of the two detectors; see :func:`thresholds_of`."""
-    return TandemCurves(
-        tandem.target.curve(asv, accepted=False),
-        tandem.nontarget.curve(asv, accepted=True),
-        tandem.spoof.curve(asv, accepted=True),
-        tandem.bona_fide.curve(cm, accepted=False),
-        tandem.cm_spoof.curve(cm, accepted=True),
-    )
+def curves_at(tandem: Tandem, points: tuple[Points, Points]) -> TandemCurves:
+    """Error rates at all thresholds of the two detectors; see :meth:`Tandem.points`."""
+    return TandemCurves.of(*points[0].rejected(*tandem[:3]), *points[1].rejected(*tandem[3:]))
 
 
 class PathBounds(NamedTuple):
@@ -107,13 +119,11 @@ class PathPoints(NamedTuple):
     """For each ASV threshold the neighbouring CM thresholds between which the tandem balances.
 
     Attributes:
-        asv: Index of each ASV threshold that has a balancing CM threshold.
-        upper: Index of the first CM threshold with miss >= fa.
+        upper: Index of the first CM threshold with miss >= fa, for each ASV threshold of the path.
         miss: Tandem miss rates at ``upper - 1`` and at ``upper``.
         fa: (1 - ρ) fa_non + ρ fa_spf at ``upper - 1`` and at ``upper``.
     """
 
-    asv: Index
     upper: Index
     miss: tuple[Floats, Floats]
     fa: tuple[Floats, Floats]
@@ -131,49 +141,38 @@ class PathPoints(NamedTuple):
         return self.miss[0] + share * (self.miss[1] - self.miss[0]), self.upper
 
 
-def path_points(curves: TandemCurves, rho: float) -> Iterator[PathPoints]:
-    """Balance the tandem at every ASV threshold, block by block.
+def path_points(curves: TandemCurves, rho: float) -> PathPoints:
+    """Balance the tandem at every ASV threshold that can be balanced: those of the path, the first.
 
-    At a fixed ASV threshold miss - fa grows with the CM threshold from Pmiss - Pfa < 0 to 1, and at
-    a fixed CM threshold it grows with the ASV threshold. So bisection finds the balance, and the
-    balance of a coarse subset of ASV thresholds brackets that of all others.
+    At a fixed ASV threshold miss - fa grows with the CM threshold from Pmiss - Pfa < 0 to 1, so
+    that bisection finds the balance.
 
     Args:
         curves: Error rates of the two detectors.
         rho: Share of spoofs among the negatives.
-
-    Yields:
-        The brackets of consecutive ASV thresholds; those without a balance are left out.
     """
+    mixed = (1 - rho) * curves.fa_nontarget + rho * curves.fa_spoof
+    # The difference never grows with the ASV threshold; a rounding error of one counts as none, so
+    # that no balance lies at the first CM threshold. "Accept all" is on the path, "reject all" not.
+    size = int(np.argmin(curves.miss_asv < mixed - _ROUNDING))
+    at = np.arange(size)
+    upper = _balance(curves, rho, size)
+    rates = [curves.rates(at, cm) for cm in (upper - 1, upper)]
+    miss, fa = ([r[0] for r in rates], [(1 - rho) * r[1] + rho * r[2] for r in rates])
+    return PathPoints(upper, (miss[0], miss[1]), (fa[0], fa[1]))
+
+
+def _balance(curves: TandemCurves, rho: float, size: int) -> Index:
+    """First CM threshold with miss >= fa for each of the first ASV thresholds, by bisection."""
     passed = 1 - curves.miss_cm
-    size = _path_size(curves, rho)
-    starts = np.arange(0, size, BLOCK)
-    whole = np.zeros(1, np.intp), np.full(1, passed.size - 1)
-    coarse = _Sums.of(curves, passed, rho, starts)
-    bounds = np.append(_bisect(coarse, np.arange(starts.size), *whole), 0)
-    for start, low, high in zip(starts, bounds[1:], bounds[:-1], strict=True):
-        asv = np.arange(int(start), min(int(start) + BLOCK, size))
-        found = _balance_all(_Sums.of(curves, passed, rho, asv), int(low), int(high))
-        rates = [curves.rates(asv, at) for at in (found - 1, found)]
-        miss, fa = ([rate[0] for rate in rates], [_mix(*rate[1:], rho) for rate in rates])
-        yield PathPoints(asv, found, (miss[0], miss[1]), (fa[0], fa[1]))
-
-
-def _path_size(curves: TandemCurves, rho: float) -> int:
-    """Number of ASV thresholds with miss < fa when the countermeasure accepts all.
-
-    Found by bisection: the difference never grows with the ASV threshold. One that is a rounding
-    error counts as none, so that every balance lies after the beginning of the path.
-    """
-    low, high = 0, curves.miss_asv.size - 1  # "accept all" is on the path, "reject all" is not
-    while high - low > 1:
+    x = 1 - curves.miss_asv[:size] + (1 - rho) * curves.fa_nontarget[:size]
+    y = rho * curves.fa_spoof[:size]
+    low, high = np.ones(size, np.intp), np.full(size, passed.size - 1)
+    for _ in range(passed.size.bit_length()):  # miss >= fa is passed x + fa_cm y <= 1
         middle = (low + high) // 2
-        at = slice(middle, middle + 1)
-        fa = _mix(curves.fa_nontarget[at], curves.fa_spoof[at], rho)
-        if (curves.miss_asv[at] < fa - _ROUNDING).all():
-            low = middle
-        else:
-            high = middle
+        enough = passed.take(middle) * x + curves.fa_cm.take(middle) * y <= 1
+        high = np.where(enough, middle, high)
+        low = np.where(enough, low, np.minimum(middle + 1, high))
     return high
 
 
@@ -200,12 +199,7 @@ def closest_pair(curves: TandemCurves, rho: float = 0.5) -> PathPair:
     the rates are near 1/3, 2/3 and 0: that end is chosen only if the countermeasure is no better
     than chance. Of equal residuals the first in ascending order of the ASV threshold counts.
     """
-
-    def residual(asv: Index, cm: Index) -> Floats:
-        spread: Floats = np.ptp(np.stack(curves.rates(asv, cm)), axis=0)
-        return spread
-
-    return _smallest(curves, rho, residual)
+    return _smallest(curves, rho, lambda asv, cm: np.ptp(np.stack(curves.rates(asv, cm)), axis=0))
 
 
 def ratio_pair(curves: TandemCurves, rho: float = 0.5) -> PathPair:
@@ -230,65 +224,6 @@ def _smallest(
     curves: TandemCurves, rho: float, measure: Callable[[Index, Index], Floats]
 ) -> PathPair:
     """First pair of the path that has the smallest measure."""
-    best, pair = math.inf, None
-    for points in path_points(curves, rho):
-        mean, at_cm = points.nearest()
-        values = measure(points.asv, at_cm)
-        k = int(np.argmin(values))
-        if pair is None or values[k] < best:
-            best = float(values[k])
-            pair = PathPair(int(points.asv[k]), int(at_cm[k]), float(mean[k]))
-    assert pair is not None  # "accept all" of the verifier is on every path
-    return pair
-
-
-def _mix(fa_nontarget: Floats, fa_spoof: Floats, rho: float) -> Floats:
-    return (1 - rho) * fa_nontarget + rho * fa_spoof
-
-
-class _Sums(NamedTuple):
-    """miss >= fa is passed * x + fa_cm * y <= 1: two factors per CM and per ASV threshold."""
-
-    passed: Floats
-    fa_cm: Floats
-    x: Floats
-    y: Floats
-
-    @classmethod
-    def of(cls, curves: TandemCurves, passed: Floats, rho: float, asv: Index) -> _Sums:
-        x = 1 - curves.miss_asv.take(asv) + (1 - rho) * curves.fa_nontarget.take(asv)
-        return cls(passed, curves.fa_cm, x, rho * curves.fa_spoof.take(asv))
-
-    def enough(self, at: Index, cm: Index) -> NDArray[np.bool_]:
-        total = self.passed.take(cm) * self.x.take(at)
-        total += self.fa_cm.take(cm) * self.y.take(at)
-        return total <= 1
-
-
-def _balance_all(sums: _Sums, lowest: int, highest: int) -> Index:
-    """First CM threshold with miss >= fa for every ASV threshold, coarse to fine."""
-    size = sums.x.size
-    step = _REFINE ** int(math.log(size, _REFINE))
-    low, high = np.full(1, lowest), np.full(1, highest)
-    found = np.empty(0, np.intp)
-    while step >= 1:
-        at = np.arange(0, size, step)
-        if found.size:
-            low = np.repeat(np.append(found[1:], lowest), _REFINE)[: at.size]
-            high = np.repeat(found, _REFINE)[: at.size]
-        found = _bisect(sums, at, low, high)
-        step //= _REFINE
-    return found
-
-
-def _bisect(sums: _Sums, at: Index, low: Index, high: Index) -> Index:
-    """First CM threshold with miss >= fa, known to lie in [low, high]."""
-    low, high = (np.broadcast_to(end, at.shape).copy() for end in (low, high))
-    active = np.flatnonzero(low < high)
-    while active.size:
-        middle = (low.take(active) + high.take(active)) // 2
-        enough = sums.enough(at.take(active), middle)
-        high[active[enough]] = middle[enough]
-        low[active[~enough]] = middle[~enough] + 1
-        active = active[low.take(active) < high.take(active)]
-    return low
+    mean, cm = path_points(curves, rho).nearest()
+    k = int(np.argmin(measure(np.arange(cm.size), cm)))
+    return PathPair(k, int(cm[k]), float(mean[k]))

@@ -1,0 +1,397 @@
+"""The one count behind every detection metric: trials rejected at operating points.
+
+A trial is accepted iff its score is greater than the threshold. Each class of trials is sorted
+once (:class:`Steps`); what a threshold rejects of it is then a summed weight, a whole number. The
+weights are 1 for the trials as they are, how often each trial was drawn in a replicate of a
+bootstrap, or how many trials a bin holds: ``Steps(edges + [inf], histogram)`` is a grid.
+
+Between two positive scores a higher threshold only rejects more negatives, at no cost. Whatever
+rewards rejected negatives and punishes rejected positives (an equal error rate, a detection cost,
+the ROC hull) is therefore found on the *rungs*: just below each distinct positive score, and
+"reject all" (:class:`Detection`). Curves take every distinct score (:func:`operating_points`).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightning_sasv.checks import (
+    ArrayLike,
+    Codes,
+    Floats,
+    as_two_classes,
+    check_not_empty,
+    is_any,
+)
+from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
+
+Index: TypeAlias = NDArray[np.intp]
+Counts: TypeAlias = NDArray[np.int64] | Floats
+"""Rejected trials at operating points, ascending to the total; whole unless weights are given."""
+
+T = TypeVar("T")
+
+_FEW = 4096  # scores that are not worth a library
+
+
+class Steps:
+    """One class of trials: its scores in ascending order, each counting its weight.
+
+    Args:
+        values: Scores, ascending.
+        weights: How often each counts; once when absent.
+        memo: Functions of the scores that are known already; shared by all weightings.
+
+    Example:
+        >>> steps = Steps(np.array([1.0, 2.0, 3.0]), np.array([1, 0, 5]))
+        >>> steps.up_to(2.0), steps.total, steps.value(2)
+        (np.int64(1), 6, 3.0)
+    """
+
+    def __init__(
+        self,
+        values: Floats,
+        weights: NDArray[Any] | None = None,
+        memo: dict[Hashable, Floats] | None = None,
+    ) -> None:
+        self.values, self.weights = values, weights
+        self._memo = {} if memo is None else memo
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Weight of the first so many scores, from 0 to the total."""
+        if self.weights is None:
+            return np.arange(self.values.size + 1)
+        counts = np.empty(self.values.size + 1, np.result_type(self.weights, np.int64))
+        counts[0], counts[1:] = 0, self.weights
+        return np.add.accumulate(counts, out=counts)
+
+    @cached_property
+    def total(self) -> int:
+        """Weight of the class."""
+        total: int = self.counts[-1].item()
+        return total
+
+    def weighted(self, weights: NDArray[Any]) -> Steps:
+        """The same scores with other weights, in the order of the scores."""
+        return Steps(self.values, weights, self._memo)
+
+    def below(self, thresholds: Floats | float) -> Any:
+        """Weight of the scores < threshold."""
+        return self.counts.take(np.searchsorted(self.values, thresholds))
+
+    def up_to(self, thresholds: Floats | float) -> Any:
+        """Weight of the scores <= threshold: what the threshold rejects."""
+        return self.counts.take(np.searchsorted(self.values, thresholds, side="right"))
+
+    def rejected(self, thresholds: Floats) -> Floats:
+        """Share of the class that each threshold rejects."""
+        share: Floats = self.up_to(thresholds) / self.total
+        return share
+
+    def accepted(self, thresholds: Floats) -> Floats:
+        """Share of the class that each threshold accepts."""
+        share: Floats = (self.total - self.up_to(thresholds)) / self.total
+        return share
+
+    def value(self, count: float) -> float:
+        """Largest of the lowest scores that weigh so much, which must be more than 0."""
+        return float(self.values[np.searchsorted(self.counts, count) - 1])
+
+    def sum(self, function: Callable[[Floats], Floats]) -> float:
+        """Weighted sum of a function of the scores, which is computed once for all weightings."""
+        if function not in self._memo:
+            self._memo[function] = function(self.values)
+        return weighted_sum(self._memo[function], self.weights)
+
+
+def weighted_sum(terms: Floats, weights: NDArray[Any] | None) -> float:
+    """Sum in which each term counts its weight, once without any; an infinity of weight 0 is 0."""
+    if weights is None:
+        return float(terms.sum())
+    counts = weights.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        total = float(terms @ counts)
+    if math.isnan(total):
+        used = np.flatnonzero(counts)
+        total = float(terms[used] @ counts[used])
+    return total
+
+
+def ascending(scores: Floats) -> Floats:
+    """Scores sorted, not to be written to; they must not hold NaN.
+
+    Polars sorts twice as fast as numpy where numpy has no vector instructions to sort with, and its
+    time grows with the number of scores almost in proportion. It does so in the calling thread.
+    """
+    if scores.size < _FEW:
+        return np.sort(scores)
+    import polars  # a tenth of a second, for large columns only
+
+    return polars.Series(scores).sort(multithreaded=False).to_numpy()
+
+
+def lumped(negative: Floats, floor: float) -> Steps:
+    """Negatives against positives of which the lowest is ``floor``: those below it are one step.
+
+    No rung lies among them, so their order does not matter, and only the others are sorted.
+    """
+    low = negative < floor
+    count = int(np.count_nonzero(low))
+    if not count:
+        return Steps(ascending(negative))
+    rest = ascending(negative[~low])
+    weights = np.ones(rest.size + 1, np.int64)
+    weights[0] = count
+    return Steps(np.concatenate([[negative[low].max()], rest]), weights)
+
+
+class Detection:
+    """Positives against one or several kinds of negatives, counted at the rungs.
+
+    Args:
+        parts: The positives, then each kind of negatives; each must weigh something.
+        ranks: The rungs as numbers of scores below, if they are known already.
+
+    Attributes:
+        parts: The classes, positives first.
+    """
+
+    def __init__(self, *parts: Steps, ranks: Sequence[Index] | None = None) -> None:
+        self.parts = parts
+        self._ranks = ranks or _rungs(*(part.values for part in parts))
+
+    @cached_property
+    def counts(self) -> list[Counts]:
+        """Rejected trials of each class at each rung; the last rung rejects all."""
+        pairs = zip(self.parts, self._ranks, strict=True)
+        return [part.counts.take(ranks) for part, ranks in pairs]
+
+    @cached_property
+    def pooled(self) -> tuple[Counts, Counts]:
+        """Rejected positives, and rejected negatives of all kinds, at each rung."""
+        return self.counts[0], sum(self.counts[2:], self.counts[1])
+
+    def weighted(self, *parts: Steps) -> Detection:
+        """The same scores with other weights."""
+        return Detection(*parts, ranks=self._ranks)
+
+    def last_rejected(self, positives: float, negatives: float) -> float:
+        """Largest of the lowest positives and negatives of so much weight, -inf without any."""
+        found = [self.parts[0].value(positives)] if positives else []
+        if negatives:
+            found.append(_pooled_value(self.parts[1:], negatives))
+        return max(found, default=-math.inf)
+
+
+def _pooled_value(parts: Sequence[Steps], count: float) -> float:
+    """First score up to which some classes together weigh so much."""
+
+    def weight(score: float) -> Any:
+        return sum(part.up_to(score) for part in parts)
+
+    places = [bisect_left(part.values, count, key=weight) for part in parts]
+    reached = zip(parts, places, strict=True)
+    return min(float(part.values[at]) for part, at in reached if at < part.values.size)
+
+
+def _rungs(positive: Floats, *negatives: Floats) -> list[Index]:
+    """Scores below each distinct positive score, and all of them, class by class."""
+    first = np.flatnonzero(_new(positive))
+    values = positive if first.size == positive.size else positive[first]
+    below = (np.append(np.searchsorted(part, values), part.size) for part in negatives)
+    return [np.append(first, positive.size), *below]
+
+
+def _new(values: Floats) -> NDArray[np.bool_]:
+    """Which of ascending values differ from the one before."""
+    return np.concatenate([[True], values[1:] != values[:-1]])
+
+
+class Points(NamedTuple):
+    """Every operating point of some classes; it does not depend on their weights.
+
+    Attributes:
+        thresholds: -inf, which accepts all, then every distinct score, ascending.
+        ranks: For each class the number of scores that each threshold rejects.
+    """
+
+    thresholds: Floats
+    ranks: tuple[Index, ...]
+
+    def rejected(self, *parts: Steps) -> list[Counts]:
+        """Weight of each class that each threshold rejects."""
+        return [part.counts.take(rank) for part, rank in zip(parts, self.ranks, strict=True)]
+
+
+def operating_points(*parts: Steps) -> Points:
+    """Every distinct score of some classes as a threshold, after "accept all"."""
+    scores = np.sort(np.concatenate([part.values for part in parts]), kind="stable")  # merges runs
+    thresholds = np.concatenate([[-math.inf], scores[_new(scores)]])
+    ranks = []
+    for part in parts:  # each score is looked up once, however many thresholds
+        places = np.searchsorted(thresholds, part.values)
+        rank = np.cumsum(np.bincount(places, minlength=thresholds.size))
+        rank[0] = 0  # a score of -inf has a threshold of its own
+        ranks.append(rank)
+    return Points(thresholds, tuple(ranks))
+
+
+class Weighting(Protocol):
+    """How often each trial counts: an array, or whatever can be asked for some of the trials."""
+
+    def take(self, trials: Index, *, mode: Any = ...) -> NDArray[Any]:
+        """The weights of some trials."""
+        ...
+
+
+class Classes:
+    """The classes of a set of trials by each of their scores; sorted once for all metrics.
+
+    Args:
+        columns: Scores by column name.
+        codes: ``TrialClass`` codes.
+    """
+
+    def __init__(self, columns: Mapping[str, Floats], codes: Codes) -> None:
+        self.columns, self.codes = columns, codes
+        self.weights: Weighting | None = None
+        self._origin: Classes | None = None
+        self._memo: dict[Hashable, Any] = {}
+
+    def weighted(self, weights: Weighting) -> Classes:
+        """The same trials, each counting its weight."""
+        other = Classes(self.columns, self.codes)
+        other.weights, other._origin = weights, self
+        return other
+
+    def once(self, key: Hashable, function: Callable[[], T]) -> T:
+        """What a function gives, called the first time that the key is asked for."""
+        if key not in self._memo:
+            self._memo[key] = function()
+        found: T = self._memo[key]
+        return found
+
+    def for_all_weights(self, key: Hashable, function: Callable[[], T]) -> T:
+        """The same, remembered for all weightings of the trials."""
+        return (self._origin or self).once(key, function)
+
+    def steps(self, column: str, *members: TrialClass) -> Steps:
+        """Trials of some classes together, by the scores of a column.
+
+        Raises:
+            EmptyClassError: They have no trials, or no weight.
+        """
+        steps = self.once((column, members), lambda: self._steps(column, members))
+        if not steps.total:
+            kind = str(members[0]) if len(members) == 1 else "bona fide (target or nontarget)"
+            check_not_empty([], f"{kind} trials")
+        return steps
+
+    def task(self, name: str) -> Detection:
+        """A detection task of :data:`lightning_sasv.trials.TASKS`."""
+        return self.once(name, lambda: self._task(name))
+
+    def tandem(self) -> tuple[Steps, ...]:
+        """ASV scores of targets, nontargets, spoofs; CM scores of bona fide trials, spoofs."""
+        asv = (self.steps("asv", member) for member in CLASS_ORDER)
+        return *asv, *self.task("cm").parts
+
+    def trials(self, *members: TrialClass) -> Index:
+        """Numbers of the trials of some classes."""
+        key = "trials", members
+        return self.for_all_weights(key, lambda: np.flatnonzero(is_any(self.codes, members)))
+
+    def _task(self, name: str) -> Detection:
+        column, positive, negative = TASKS[name]
+        parts = self.steps(column, *positive), *(self.steps(column, kind) for kind in negative)
+        if self._origin is None:
+            return Detection(*parts)
+        return self._origin.task(name).weighted(*parts)
+
+    def _steps(self, column: str, members: tuple[TrialClass, ...]) -> Steps:
+        if self.weights is None or self._origin is None:
+            return Steps(ascending(self.columns[column].take(self.trials(*members))))
+        key = "order", column, members
+        order = self.for_all_weights(key, lambda: self._order(column, members))
+        weights = self.weights.take(order, mode="clip")  # no index is outside: saves the look
+        return self._origin.steps(column, *members).weighted(weights)
+
+    def _order(self, column: str, members: tuple[TrialClass, ...]) -> Index:
+        trials = self.trials(*members)
+        return trials[np.argsort(self.columns[column].take(trials))]
+
+
+class DETCurve(NamedTuple):
+    """Error rates at every distinct threshold.
+
+    Attributes:
+        thresholds: -inf ("accept all"), then every distinct score; accept iff score > threshold.
+        miss: Share of the positives rejected, from 0 to 1.
+        false_acceptance: Share of the negatives accepted, from 1 to 0.
+    """
+
+    thresholds: Floats
+    miss: Floats
+    false_acceptance: Floats
+
+
+class ROCCurve(NamedTuple):
+    """Receiver operating characteristic at every distinct threshold.
+
+    Attributes:
+        false_positive: Share of the negatives accepted, from 0 to 1.
+        true_positive: Share of the positives accepted, from 0 to 1.
+        thresholds: Descending; the last, -inf, accepts all.
+    """
+
+    false_positive: Floats
+    true_positive: Floats
+    thresholds: Floats
+
+
+def det_curve(pos: ArrayLike, neg: ArrayLike) -> DETCurve:
+    """Detection error trade-off; equal scores are rejected together.
+
+    Args:
+        pos: Scores that should be accepted.
+        neg: Scores that should be rejected.
+
+    Returns:
+        One point per distinct score, and "accept all".
+
+    Raises:
+        InputError: An empty class, a NaN, or labels for ``neg``.
+
+    Example:
+        >>> det_curve([2.0, 1.0], [1.0, 0.0]).miss
+        array([0. , 0. , 0.5, 1. ])
+    """
+    return _det_curve(*as_two_classes(pos, neg, "det_curve", "checks.by_class"))
+
+
+def roc_curve(pos: ArrayLike, neg: ArrayLike) -> ROCCurve:
+    """Receiver operating characteristic: the curve of :func:`det_curve` from the other end.
+
+    Example:
+        >>> roc_curve([2.0, 1.0], [1.0, 0.0]).true_positive
+        array([0. , 0.5, 1. , 1. ])
+    """
+    classes = as_two_classes(pos, neg, "roc_curve", "checks.by_class")
+    thresholds, miss, false_acceptance = _det_curve(*classes)
+    return ROCCurve(false_acceptance[::-1], (1 - miss)[::-1], thresholds[::-1])
+
+
+def _det_curve(positive: Floats, negative: Floats) -> DETCurve:
+    parts = Steps(ascending(positive)), Steps(ascending(negative))
+    points = operating_points(*parts)
+    missed, rejected = points.rejected(*parts)
+    size = negative.size
+    return DETCurve(points.thresholds, missed / positive.size, (size - rejected) / size)
