@@ -1,16 +1,20 @@
 """Corpora, embeddings, protocols and what the Trainer iterates over.
 
-The names are imported on first use, so that reading a protocol does not import Lightning.
+The names are imported on first use, so that reading a protocol does not import Lightning, and the
+help of a command no torch.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightning_sasv import lazy
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import ensure_directory
 
 if TYPE_CHECKING:
-    from lightning_sasv.data.challenge import import_corpus, load_corpus, simulate
+    from lightning_sasv.data.challenge import load_corpus
     from lightning_sasv.data.corpus import Corpus
     from lightning_sasv.data.datamodule import SASVDataModule
     from lightning_sasv.data.downloads import download
@@ -23,6 +27,51 @@ __all__ = ["Corpus", "EmbeddingStore", "SASVDataModule", "download", "import_cor
 __getattr__ = lazy(
     __name__,
     {"Corpus": "corpus", "EmbeddingStore": "embeddings", "SASVDataModule": "datamodule"}
-    | {"download": "downloads", "make_twin": "twin"}
-    | dict.fromkeys(("import_corpus", "load_corpus", "simulate"), "challenge"),
+    | {"download": "downloads", "load_corpus": "challenge", "make_twin": "twin"},
 )
+
+
+def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = True) -> Corpus:
+    """Write the twin, a simulated corpus with the statistics of SASV 2022, in its layout.
+
+    The folder can be used with `lightning fit --data.root OUT`. It is marked as simulated, and
+    every result from it says "twin".
+
+    Args:
+        out: Folder to write.
+        scale: Size; 1 has the numbers of speakers, utterances and trials of SASV 2022.
+        seed: Seed of the corpus.
+        pickles: Write embeddings as the challenge's pickles (.pk); false writes our own
+            memory-mapped stores (.safetensors).
+    """
+    from lightning_sasv.data.challenge import save_corpus
+    from lightning_sasv.data.twin import make_twin
+
+    ensure_directory(out)
+    corpus = make_twin(scale, seed)
+    save_corpus(corpus, out, pickles=pickles)
+    return corpus
+
+
+def import_corpus(
+    root: str, *, out: str, protocols: str | None = None, name: str | None = None
+) -> Corpus:
+    """Turn the challenge's pickles into memory-mapped embedding stores, with their protocols.
+
+    Pickles are read by an unpickler that admits only numpy arrays and plain containers: one that
+    would run code is refused. Nothing is written unless every trial has its embeddings.
+
+    Args:
+        root: Folder with {asv,cm}_embd_{trn,dev,eval}.pk and spk_model_{dev,eval}.pk.
+        out: Folder to write.
+        protocols: Folder with the protocols, when they are not below ROOT.
+        name: Name of the corpus in tables; by default that of the folder ROOT.
+    """
+    from lightning_sasv.data.challenge import load_corpus, save_corpus
+
+    if Path(out).resolve() == Path(root).resolve():
+        raise InputError(f"--out {out} is the folder that is imported; choose another one")
+    corpus = load_corpus(root, protocols, name)
+    corpus.check()
+    save_corpus(corpus, out)
+    return corpus

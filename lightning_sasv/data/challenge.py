@@ -18,7 +18,6 @@ from lightning_sasv.data.protocols import (
     write_trials,
     write_utterances,
 )
-from lightning_sasv.data.twin import make_twin
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.trials import SPLITS, TWIN
@@ -129,43 +128,3 @@ def save_corpus(corpus: Corpus, out: str | Path, pickles: bool = False) -> Path:
             store.save(own)
             pickled.unlink(missing_ok=True)
     return out
-
-
-def simulate(*, out: str | Path, scale: float = 1.0, seed: int = 0, pickles: bool = True) -> Corpus:
-    """Write the twin, a simulated corpus with the statistics of SASV 2022, in its layout.
-
-    Args:
-        out: Folder to write; it is marked as simulated.
-        scale: Size; 1 has the numbers of speakers, utterances and trials of SASV 2022.
-        seed: Seed of the corpus.
-        pickles: Write embeddings as the challenge's pickles instead of our own stores.
-    """
-    ensure_directory(out)
-    corpus = make_twin(scale, seed)
-    save_corpus(corpus, out, pickles=pickles)
-    return corpus
-
-
-def import_corpus(
-    root: str | Path,
-    *,
-    out: str | Path,
-    protocols: str | Path | None = None,
-    name: str | None = None,
-) -> Corpus:
-    """Write a corpus of the challenge's pickles as memory-mapped stores, with its protocols.
-
-    Nothing is written unless every trial has its embeddings.
-
-    Args:
-        root: Folder as :func:`load_corpus` takes it.
-        out: Folder to write, another one.
-        protocols: Folder with the protocols, when they are not below ``root``.
-        name: Name of the corpus in tables; by default that of the folder.
-    """
-    if Path(out).resolve() == Path(root).resolve():
-        raise InputError(f"--out {out} is the folder that is imported; choose another one")
-    corpus = load_corpus(root, protocols, name)
-    corpus.check()
-    save_corpus(corpus, out)
-    return corpus
