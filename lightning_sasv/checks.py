@@ -234,7 +234,7 @@ def select(scores: Floats, codes: Codes, classes: Sequence[TrialClass]) -> Float
 
 def is_any(codes: Codes, classes: Sequence[TrialClass]) -> NDArray[np.bool_]:
     """Which trials are of one of some classes."""
-    mask = codes == classes[0].value
+    mask: NDArray[np.bool_] = codes == classes[0].value
     for member in classes[1:]:
         mask |= codes == member.value
     return mask

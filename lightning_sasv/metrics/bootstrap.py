@@ -50,6 +50,10 @@ class ConfidenceInterval(NamedTuple):
         high: Upper end.
         replicates: The metric of each replicate.
         undefined: How many replicates lack a class (their value is NaN and left out).
+
+    Example:
+        >>> ConfidenceInterval(0.25, 0.0, 0.5, np.array([0.0, 0.5]), 0).half_width
+        0.25
     """
 
     value: float
@@ -74,6 +78,11 @@ class PairedInterval(NamedTuple):
         p_value: Two-sided, 2 (1 + k) / (n + 1) with k the replicates on the rarer side of 0.
         replicates: The difference in each replicate.
         undefined: How many replicates lack a class.
+
+    Example:
+        >>> scores, labels = [2.0, 1.0, 0.0], ["target", "nontarget", "spoof"]
+        >>> paired_bootstrap("sasv_eer", scores, scores, labels, n=9).p_value
+        1.0
     """
 
     difference: float
@@ -235,8 +244,9 @@ def paired_bootstrap(
     both = [_evaluator([metric], scores, labels, settings) for scores in (scores_a, scores_b)]
     (first,), (second,) = _resample(both, clusters, n, seed)
     difference = Resampled(first.value - second.value, first.replicates - second.replicates)
-    value, low, high, *rest = _interval(difference, alpha)
-    return PairedInterval(value, low, high, two_sided_p(difference.replicates), *rest)
+    ends, p_value = difference.interval(alpha), two_sided_p(difference.replicates)
+    undefined = difference.undefined
+    return PairedInterval(difference.value, *ends, p_value, difference.replicates, undefined)
 
 
 def resample(
@@ -355,6 +365,10 @@ def as_columns(
 
     Returns:
         The columns and the codes, all of one length.
+
+    Example:
+        >>> as_columns([1.0, 0.0], ["asv_eer"], ["target", "nontarget"])[0]
+        {'asv': array([1., 0.])}
     """
     for name in names:
         if name not in METRICS:

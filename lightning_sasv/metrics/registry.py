@@ -26,14 +26,10 @@ from lightning_sasv.checks import (
 )
 from lightning_sasv.decisions.costs import PRESETS, CostModel, as_cost_model
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional.cllr import (
-    cllr_of,
-    hull_cllr,
-    parts_of,
-    warn_if_infinite,
-)
+from lightning_sasv.metrics.functional.cllr import cllr_parts_of, warn_if_infinite
 from lightning_sasv.metrics.functional.cross_entropy import cross_entropy_of, refitted
 from lightning_sasv.metrics.functional.dcf import (
+    DCF,
     Version,
     a_dcf_weights,
     cm_dcf_weights,
@@ -47,7 +43,6 @@ from lightning_sasv.metrics.functional.eer import (
     rate_of,
     threshold_of,
 )
-from lightning_sasv.metrics.functional.pav import hull
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.functional.teer import meeting_of, tandem_eer_of
 from lightning_sasv.trials import TrialClass
@@ -63,8 +58,8 @@ and the best systems above them (``cards``); Table 1."""
 
 Decimals = Mapping[Unit, int]
 FULL: Decimals = dict.fromkeys(UNITS, 4)
-BRIEF: Decimals = FULL | {"rate": 2, "bits": 3, "cost": 3}
-ON_PAGE: Decimals = FULL | {"rate": 2, "bits": 3}
+BRIEF: Decimals = {**FULL, "rate": 2, "bits": 3, "cost": 3}
+ON_PAGE: Decimals = {**FULL, "rate": 2, "bits": 3}
 """Decimals of each unit: in ``evaluate``, in short tables, on the page."""
 
 UNDEFINED = "–"
@@ -114,7 +109,12 @@ def number(value: float | None, unit: Unit = "score", decimals: Decimals = FULL)
 
 
 def in_unit(value: float, unit: Unit) -> float:
-    """A value in the unit it is shown in: rates in per cent, everything else as it is."""
+    """A value in the unit it is shown in: rates in per cent, everything else as it is.
+
+    Example:
+        >>> in_unit(0.25, "rate"), in_unit(0.25, "cost")
+        (25.0, 0.25)
+    """
     return 100 * value if unit == "rate" else value
 
 
@@ -190,32 +190,33 @@ def _at(task: str) -> Function:
     return lambda classes, settings: threshold_of(classes.task(task), settings.convention)
 
 
+def _part(key: str, find: Callable[[Classes, Settings], tuple[Any, ...]], part: str) -> Function:
+    """One of several values that are found together."""
+    return lambda classes, settings: float(
+        getattr(classes.once(key, lambda: find(classes, settings)), part)
+    )
+
+
 def _cllr(task: str, part: str) -> Function:
-    def floor(classes: Classes) -> float:
-        return classes.once(("hull", task), lambda: hull_cllr(hull(*classes.task(task).pooled)))
-
-    def cost(classes: Classes) -> float:
-        return classes.once(("cllr", task), lambda: cllr_of(classes.task(task)))
-
-    ways: dict[str, Function] = {
-        "cllr": lambda classes, _: cost(classes),
-        "min": lambda classes, _: floor(classes),
-        "calib": lambda classes, _: parts_of(cost(classes), floor(classes)).calib,
-    }
-    return ways[part]
+    return _part(f"cllr {task}", lambda classes, _: cllr_parts_of(classes.task(task)), part)
 
 
-def _dcf(task: str, part: str) -> Function:
-    def value(classes: Classes, settings: Settings) -> float:
-        ways = {"sasv": a_dcf_weights(settings.costs), "cm": cm_dcf_weights(settings.tandem_costs)}
-        found = classes.once(("dcf", task), lambda: dcf_of(classes.task(task), ways[task]))
-        return float(getattr(found, part))
+def _a_dcf(part: str) -> Function:
+    def find(classes: Classes, settings: Settings) -> DCF:
+        return dcf_of(classes.task("sasv"), a_dcf_weights(settings.costs))
 
-    return value
+    return _part("a-DCF", find, part)
+
+
+def _cm_dcf(part: str) -> Function:
+    def find(classes: Classes, settings: Settings) -> DCF:
+        return dcf_of(classes.task("cm"), cm_dcf_weights(settings.tandem_costs))
+
+    return _part("CM DCF", find, part)
 
 
 def _t_eer(part: str) -> Function:
-    return lambda classes, _: float(getattr(tandem_eer_of(classes), part))
+    return _part("t-EER", lambda classes, _: tandem_eer_of(classes), part)
 
 
 def _t_dcf(version: Version) -> Function:
@@ -287,7 +288,7 @@ METRICS: dict[str, Metric] = _metrics(
     ),
     Metric(
         *("min_a_dcf", "a-DCF min", "cost", _SASV),
-        _dcf("sasv", "min"),
+        _a_dcf("min"),
         short="a-DCF",
         spoken="min a-DCF",
         meaning="at the best threshold, costs a-dcf1",
@@ -295,12 +296,12 @@ METRICS: dict[str, Metric] = _metrics(
     ),
     Metric(
         *("act_a_dcf", "a-DCF actual", "cost", _SASV),
-        _dcf("sasv", "actual"),
+        _a_dcf("actual"),
         spoken="actual a-DCF",
         meaning="at the Bayes threshold, costs a-dcf1",
         tables=_places("page", "cards"),
     ),
-    _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
+    _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _a_dcf("threshold")),
     Metric("asv_eer", "ASV EER", "rate", _ASV, _rate("asv"), tables=_places("groups", "compared")),
     _fact("asv_threshold", "threshold of ASV EER", _ASV, _at("asv")),
     Metric("cm_eer", "CM EER", "rate", _CM, _rate("cm"), tables=_places("groups", "compared")),
@@ -308,8 +309,8 @@ METRICS: dict[str, Metric] = _metrics(
     Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=_places("compared")),
     Metric("cm_cllr_min", "CM Cllr min", "bits", _CM, _cllr("cm", "min")),
     Metric("cm_cllr_calib", "CM Cllr calib", "bits", _CM, _cllr("cm", "calib")),
-    Metric("cm_min_dcf", "CM DCF min", "cost", _CM, _dcf("cm", "min")),
-    Metric("cm_act_dcf", "CM DCF actual", "cost", _CM, _dcf("cm", "actual")),
+    Metric("cm_min_dcf", "CM DCF min", "cost", _CM, _cm_dcf("min")),
+    Metric("cm_act_dcf", "CM DCF actual", "cost", _CM, _cm_dcf("actual")),
     Metric(
         *("t_eer", "t-EER", "rate", _PAIR),
         lambda classes, _: meeting_of(classes),
@@ -376,6 +377,10 @@ def resampled(llrs: bool = True) -> dict[str, tuple[str, ...]]:
 
     Args:
         llrs: Whether the scores are log-likelihood ratios.
+
+    Example:
+        >>> resampled()["t_eer"]
+        ('asv', 'cm')
     """
     return {
         metric.name: metric.columns
@@ -394,7 +399,13 @@ def __getattr__(name: str) -> Any:
 def values_of(
     names: Sequence[str], classes: Classes, settings: Settings, *, allow_missing: bool = True
 ) -> dict[str, float]:
-    """Metrics of sorted classes by name; NaN where they are undefined or a class has no weight."""
+    """Metrics of sorted classes by name; NaN where they are undefined or a class has no weight.
+
+    Example:
+        >>> classes = Classes({"asv": np.array([1.0, 0.0])}, as_labels(["target", "nontarget"]))
+        >>> values_of(["asv_eer"], classes, DEFAULTS)
+        {'asv_eer': 0.0}
+    """
     found = {}
     for name in names:
         try:

@@ -21,7 +21,7 @@ from lightning_sasv.metrics.functional.tandem import (
 )
 from lightning_sasv.metrics.functional.teer import Rule, check_rule, t_eer
 from lightning_sasv.metrics.histogram import Histogram
-from lightning_sasv.trials import CLASS_ORDER
+from lightning_sasv.trials import CLASS_ORDER, TASKS
 
 _ROUNDING = 1e-12  # of sums of products of rates
 
@@ -77,8 +77,8 @@ class TandemEER(PairMetric):
 
 
 def _tandem(asv: Histogram, cm: Histogram) -> Tandem:
-    bins = (asv.steps(member) for member in CLASS_ORDER)
-    return Tandem(*bins, cm.steps(*CLASS_ORDER[:2]), cm.steps(*CLASS_ORDER[2:]))
+    bins = [asv.steps(member) for member in CLASS_ORDER]
+    return Tandem(*bins, *(cm.steps(*members) for members in TASKS["cm"][1:]))
 
 
 def bracket(curves: TandemCurves) -> tuple[float, float, bool]:

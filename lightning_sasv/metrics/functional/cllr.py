@@ -51,6 +51,10 @@ class CllrParts(NamedTuple):
         cllr: Cost of the log-likelihood ratios as they are.
         min: What remains after the best increasing map: the discrimination loss.
         calib: ``cllr - min``, never negative: the calibration loss.
+
+    Example:
+        >>> cllr_decomposition([0.0], [0.0])
+        CllrParts(cllr=1.0, min=1.0, calib=0.0)
     """
 
     cllr: float
@@ -66,6 +70,10 @@ class ECECurve(NamedTuple):
         ece: Cross-entropy of the log-likelihood ratios as they are.
         ece_min: After the best increasing map (pool adjacent violators).
         reference: Of the log-likelihood ratio 0: the entropy of the prior.
+
+    Example:
+        >>> ece_curve([1.0], [-1.0]).log10_odds.size
+        81
     """
 
     log10_odds: Floats
@@ -196,6 +204,11 @@ def cllr_of(task: Detection) -> float:
     positive, *kinds = task.parts
     false = sum(kind.sum(negative_loss) for kind in kinds) / sum(kind.total for kind in kinds)
     return (positive.sum(positive_loss) / positive.total + false) / 2
+
+
+def cllr_parts_of(task: Detection) -> CllrParts:
+    """The decomposition of classes that are counted already."""
+    return parts_of(cllr_of(task), hull_cllr(hull(*task.pooled)))
 
 
 def hull_cllr(found: Hull) -> float:

@@ -206,8 +206,8 @@ def _first_root(a: float, b: float, c: float) -> float:
 
 def asv_rates(tandem: Tandem, thresholds: Floats) -> tuple[Floats, Floats, Floats]:
     """ASV rates at thresholds: targets rejected, nontargets accepted, spoofs accepted."""
-    fa = (part.accepted(thresholds) for part in (tandem.nontarget, tandem.spoof))
-    return tandem.target.rejected(thresholds), *fa
+    nontarget, spoof = (part.accepted(thresholds) for part in (tandem.nontarget, tandem.spoof))
+    return tandem.target.rejected(thresholds), nontarget, spoof
 
 
 def _grid(tandem: Tandem) -> Floats:

@@ -50,6 +50,10 @@ class DCF(NamedTuple):
         min: Smallest cost over all thresholds.
         actual: Cost at the threshold that the costs and priors ask of log-likelihood ratios.
         threshold: A threshold of the smallest cost; accept iff score > threshold.
+
+    Example:
+        >>> cm_dcf([1.0], [0.0]).threshold
+        0.0
     """
 
     min: float
@@ -87,6 +91,11 @@ class TDCF(NamedTuple):
         threshold: A CM threshold of it; accept iff CM score > threshold.
         asv_rates: Error rates of the verifier that entered.
         coefficients: C0, C1 and C2; C0 is 0 for ``legacy``.
+
+    Example:
+        >>> labels = ["target", "nontarget", "spoof"]
+        >>> t_dcf([2.0, 1.0, 2.0], [1.0, 1.0, 0.0], labels).asv_rates
+        ASVRates(miss=0.0, fa_nontarget=1.0, fa_spoof=1.0)
     """
 
     min: float

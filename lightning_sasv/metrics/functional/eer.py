@@ -46,6 +46,10 @@ class EER(NamedTuple):
     Attributes:
         value: The rate, a fraction.
         threshold: Score of the operating point; accept iff score > threshold.
+
+    Example:
+        >>> eer([2.0], [1.0]).threshold
+        1.0
     """
 
     value: float
@@ -62,6 +66,10 @@ class SASVEERs(NamedTuple):
         sasv_threshold: Threshold of ``sasv``.
         sv_threshold: Threshold of ``sv``.
         spf_threshold: Threshold of ``spf``.
+
+    Example:
+        >>> sasv_eers([2.0, 3.0, 0.0], ["target", "nontarget", "spoof"]).sv
+        1.0
     """
 
     sasv: float
@@ -133,7 +141,8 @@ def sasv_eers(
         for kind in TASKS["sasv"].negative
     }
     tasks = (
-        Detection(target, *map(kinds.get, TASKS[name].negative)) for name in ("sasv", "sv", "spf")
+        Detection(target, *(kinds[kind] for kind in TASKS[name].negative))
+        for name in ("sasv", "sv", "spf")
     )
     found = [eer_of(task, convention) for task in tasks]
     return SASVEERs(*(one.value for one in found), *(one.threshold for one in found))

@@ -84,7 +84,8 @@ def vertices(positives: Counts, negatives: Counts) -> Index:
     some = np.flatnonzero(trials > 0)
     weight = trials[some].astype(np.float64)
     pooled = isotonic_regression(new_positives[some] / weight, weights=weight)
-    return some[pooled.blocks[1:] - 1]
+    ends: Index = some[pooled.blocks[1:] - 1]
+    return ends
 
 
 def hull(positives: Counts, negatives: Counts) -> Hull:

@@ -162,6 +162,11 @@ class Detection:
 
     Attributes:
         parts: The classes, positives first.
+
+    Example:
+        >>> task = Detection(Steps(np.array([1.0, 3.0])), Steps(np.array([0.0, 2.0])))
+        >>> task.counts
+        [array([0, 1, 2]), array([1, 2, 2])]
     """
 
     def __init__(self, *parts: Steps, ranks: Sequence[Index] | None = None) -> None:
@@ -258,6 +263,11 @@ class Classes:
     Args:
         columns: Scores by column name.
         codes: ``TrialClass`` codes.
+
+    Example:
+        >>> classes = Classes({"asv": np.array([2.0, 1.0])}, np.array([1, 2], np.int8))
+        >>> classes.task("asv").parts[0].values
+        array([2.])
     """
 
     def __init__(self, columns: Mapping[str, Floats], codes: Codes) -> None:
@@ -336,6 +346,10 @@ class DETCurve(NamedTuple):
         thresholds: -inf ("accept all"), then every distinct score; accept iff score > threshold.
         miss: Share of the positives rejected, from 0 to 1.
         false_acceptance: Share of the negatives accepted, from 1 to 0.
+
+    Example:
+        >>> det_curve([1.0], [0.0]).thresholds
+        array([-inf,   0.,   1.])
     """
 
     thresholds: Floats
@@ -350,6 +364,10 @@ class ROCCurve(NamedTuple):
         false_positive: Share of the negatives accepted, from 0 to 1.
         true_positive: Share of the positives accepted, from 0 to 1.
         thresholds: Descending; the last, -inf, accepts all.
+
+    Example:
+        >>> roc_curve([1.0], [0.0]).false_positive
+        array([0., 0., 1.])
     """
 
     false_positive: Floats

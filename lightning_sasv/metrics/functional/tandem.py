@@ -60,7 +60,7 @@ class TandemCurves(NamedTuple):
         miss_asv, nontarget, spoof, miss_cm, cm_spoof = rejected
         accepted = [(counts[-1] - counts) / counts[-1] for counts in (nontarget, spoof, cm_spoof)]
         missed = miss_asv / miss_asv[-1], miss_cm / miss_cm[-1]
-        return cls(missed[0], *accepted[:2], missed[1], accepted[2])
+        return cls(missed[0], accepted[0], accepted[1], missed[1], accepted[2])
 
     def rates(self, asv: Index | int, cm: Index | int) -> tuple[Floats, Floats, Floats]:
         """Tandem miss, false acceptance of nontargets and of spoofs at pairs of thresholds."""

@@ -73,6 +73,10 @@ class TandemEER(NamedTuple):
         closest: What a table can print in any case: ``value`` if the point exists, else the
             t-EER_ρ, (miss + (1 - ρ) fa_non + ρ fa_spf) / 2, at the pair closest to concurrency:
             that of the path of ρ (0.5 by default) with the smallest residual.
+
+    Example:
+        >>> t_eer([2.0, 1.0, 2.0], [1.0, 1.0, 0.0], ["target", "nontarget", "spoof"]).exists
+        True
     """
 
     value: float
@@ -90,6 +94,11 @@ class TandemPath(NamedTuple):
         value: t-EER_ρ at each ASV threshold.
         asv_threshold: ASV thresholds with a balancing CM threshold, ascending; -inf accepts all.
         cm_threshold: The balancing CM thresholds.
+
+    Example:
+        >>> path = t_eer_path([2.0, 1.0, 2.0], [1.0, 1.0, 0.0], ["target", "nontarget", "spoof"])
+        >>> path.cm_threshold
+        array([1., 0.])
     """
 
     value: Floats
@@ -184,16 +193,12 @@ def meeting_of(classes: Classes) -> float:
 
 
 def tandem_eer_of(classes: Classes) -> TandemEER:
-    """:func:`t_eer` of the columns ``asv`` and ``cm``, computed once."""
-
-    def find() -> TandemEER:
-        tandem, meeting = Tandem(*classes.tandem()), _meeting(classes)
-        if meeting is not None:
-            return at_meeting(tandem, meeting)
-        points = classes.for_all_weights("points of the tandem", tandem.points)
-        return at_thresholds(tandem, points, "interpolated", 0.5, exists=False)
-
-    return classes.once("t_eer", find)
+    """:func:`t_eer` of the columns ``asv`` and ``cm``."""
+    tandem, meeting = Tandem(*classes.tandem()), _meeting(classes)
+    if meeting is not None:
+        return at_meeting(tandem, meeting)
+    points = classes.for_all_weights("points of the tandem", tandem.points)
+    return at_thresholds(tandem, points, "interpolated", 0.5, exists=False)
 
 
 def _meeting(classes: Classes) -> Meeting | None:
