@@ -19,8 +19,8 @@ def _pairs(x: Tensor) -> Tensor:
     return x[:, :, None] * x[:, None]
 
 
-class GraphAttention(nn.Module):
-    """Attention over all pairs of nodes.
+class _Attention(nn.Module):
+    """What both kinds of attention have.
 
     Args:
         inputs: Features of a node.
@@ -31,11 +31,18 @@ class GraphAttention(nn.Module):
     def __init__(self, inputs: int, outputs: int, temperature: float) -> None:
         super().__init__()
         self.temperature = temperature
-        self.att_weight = nn.Parameter(torch.zeros(outputs, 1))
         self.att_proj = nn.Linear(inputs, outputs)
         self.proj_with_att = nn.Linear(inputs, outputs)
         self.proj_without_att = nn.Linear(inputs, outputs)
         self.bn = nn.BatchNorm1d(outputs)
+
+
+class GraphAttention(_Attention):
+    """Attention over all pairs of nodes."""
+
+    def __init__(self, inputs: int, outputs: int, temperature: float) -> None:
+        super().__init__(inputs, outputs, temperature)
+        self.att_weight = nn.Parameter(torch.zeros(outputs, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """New nodes; each is attended to with weights that sum to one."""
@@ -73,31 +80,20 @@ class Nodes(NamedTuple):
     master: Tensor
 
 
-class HeterogeneousAttention(nn.Module):
-    """Attention over temporal and spectral nodes together, and between them and the master node.
-
-    Args:
-        inputs: Features of a node.
-        outputs: Features of a node afterwards.
-        temperature: Divides the attention's logits.
-    """
+class HeterogeneousAttention(_Attention):
+    """Attention over temporal and spectral nodes together, and between them and the master node."""
 
     def __init__(self, inputs: int, outputs: int, temperature: float) -> None:
-        super().__init__()
-        self.temperature = temperature
+        super().__init__(inputs, outputs, temperature)
         self.proj_type1 = nn.Linear(inputs, inputs)
         self.proj_type2 = nn.Linear(inputs, inputs)
-        self.att_proj = nn.Linear(inputs, outputs)
         self.att_projM = nn.Linear(inputs, outputs)
         self.att_weight11 = nn.Parameter(torch.zeros(outputs, 1))
         self.att_weight22 = nn.Parameter(torch.zeros(outputs, 1))
         self.att_weight12 = nn.Parameter(torch.zeros(outputs, 1))
         self.att_weightM = nn.Parameter(torch.zeros(outputs, 1))
-        self.proj_with_att = nn.Linear(inputs, outputs)
-        self.proj_without_att = nn.Linear(inputs, outputs)
         self.proj_with_attM = nn.Linear(inputs, outputs)
         self.proj_without_attM = nn.Linear(inputs, outputs)
-        self.bn = nn.BatchNorm1d(outputs)
 
     def _pair_weights(self, temporal: int, spectral: int) -> Tensor:
         """Vector that each pair of nodes is scored with, (nodes, nodes, features)."""

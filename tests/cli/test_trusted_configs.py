@@ -59,16 +59,6 @@ def test_trusted_on_demand(evil: Path) -> None:
     assert evil.exists()
 
 
-@pytest.mark.parametrize(
-    "tag", ["!!python/object/apply:os.system ['touch mark']", "!!python/name:os.system"]
-)
-def test_yaml_tags_run_nothing(evil: Path, tag: str) -> None:
-    Path("tag.yaml").write_text(f"data:\n  root: {tag}\n")
-    with pytest.raises(InputError, match=r"tag.yaml, line 2: not valid YAML"):
-        check_configs(["fit", "--config", "tag.yaml"])
-    assert not evil.exists()
-
-
 def test_our_own_configurations_are_trusted() -> None:
     for path in base_config().parent.rglob("*.yaml"):
         check_configs(["fit", "--config", str(path)])

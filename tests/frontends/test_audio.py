@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -114,13 +113,6 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, make: object, says: str)
         read_audio(tmp_path / name)
     assert name in str(found.value)
     assert "\n" not in str(found.value)
-
-
-def test_without_soundfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    soundfile.write(tmp_path / "a.wav", tone(16_000), 16_000)
-    monkeypatch.setitem(sys.modules, "soundfile", None)
-    with pytest.raises(InputError, match=r"pip install 'lightning-sasv\[audio\]'"):
-        read_audio(tmp_path / "a.wav")
 
 
 @settings(deadline=None, max_examples=50)

@@ -14,6 +14,7 @@ import torch
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends import ECAPA, FrontEnd
 from lightning_sasv.frontends.ecapa import import_speechbrain, import_torchaudio
+from tests.frontends.toys import save_changed
 
 Golden = dict[str, np.ndarray]
 
@@ -72,17 +73,14 @@ def test_sizes_follow_the_checkpoint(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"fc.conv.weight": None}, "not a checkpoint of SpeechBrain's ECAPA_TDNN"),
-        ({"asp_bn.norm.bias": None}, "1 missing, first: asp_bn.norm.bias"),
-        ({"classifier.weight": torch.zeros(2)}, "1 not known, first: classifier.weight"),
         ({"fc.conv.bias": torch.zeros(23)}, r"fc.conv.bias has shape \(23,\) where \(24,\)"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit(
     tmp_path: Path, change: dict[str, torch.Tensor | None], says: str
 ) -> None:
-    state = ECAPA(40, (32, 32, 32, 32, 96), 16, 24).network.state_dict() | change
-    state = {name: value for name, value in state.items() if value is not None}
-    torch.save(state, tmp_path / "embedding_model.ckpt")
+    small = ECAPA(40, (32, 32, 32, 32, 96), 16, 24)
+    save_changed(tmp_path / "embedding_model.ckpt", small.network, change)
     with pytest.raises(InputError, match=says):
         ECAPA.from_checkpoint(tmp_path)
 

@@ -12,6 +12,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.frontends import ECAPAChallenge, FrontEnd
 from lightning_sasv.frontends.ecapa import import_torchaudio
 from lightning_sasv.frontends.ecapa_challenge import MelSpectrogram, mel_filters
+from tests.frontends.toys import save_changed
 
 NAMES = {  # of published checkpoints, with 1024 channels
     "torchfbank.0.flipped_filter": (1, 1, 2),
@@ -76,17 +77,14 @@ def test_checkpoint_of_a_training_loads_by_name(tmp_path: Path, waveform: torch.
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"fc6.weight": None}, "1 missing, first: fc6.weight"),
         ({"torchfbank.1.mel_scale.fb": None}, "1 missing, first: torchfbank.1.mel_scale.fb"),
-        ({"fc7.weight": torch.zeros(1)}, "1 not known, first: fc7.weight"),
         ({"fc6.bias": torch.zeros(3)}, r"fc6.bias has shape \(3,\) where \(192,\)"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit(
     tmp_path: Path, change: dict[str, torch.Tensor | None], says: str
 ) -> None:
-    state = random_network().state_dict() | change
-    torch.save({k: v for k, v in state.items() if v is not None}, tmp_path / "broken.model")
+    save_changed(tmp_path / "broken.model", random_network(), change)
     with pytest.raises(InputError, match=says):
         ECAPAChallenge.from_checkpoint(tmp_path / "broken.model")
 

@@ -96,7 +96,8 @@ def test_configurations_run_nothing(
     (here / "evil_module.py").write_text(EVIL)
     monkeypatch.syspath_prepend(str(here))
     (here / f"x{suffix}").write_text(CONFIGS[name])
-    attack("fit", "--config", f"x{suffix}", "--trainer.fast_dev_run=true", *SMALL)
+    said = attack("fit", "--config", f"x{suffix}", "--trainer.fast_dev_run=true", *SMALL)
+    assert "tag" not in name or f"x{suffix}, line 1: not valid YAML" in said
 
 
 NETWORK = "{class_path: evil_module.Evil}"
