@@ -9,8 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from lightning_sasv.evaluation.intervals import Resampled
-from lightning_sasv.metrics.bootstrap import percentile_interval, two_sided_p
+from lightning_sasv.metrics.bootstrap import Resampled, percentile_interval, two_sided_p
 from lightning_sasv.metrics.registry import METRICS, metrics_for
 
 Replicates = Mapping[str, Mapping[str, Resampled]]

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 from lightning_sasv.console import Begin
 from lightning_sasv.decisions import read_costs
+from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Comparison, compare_systems, compared_metrics
-from lightning_sasv.evaluation.intervals import Resampled, metrics_with_intervals, resample
-from lightning_sasv.evaluation.systems import Evaluated, breakdown, gather, metrics_of
+from lightning_sasv.evaluation.systems import Systems, gather
 from lightning_sasv.files import finite, write_json
+from lightning_sasv.metrics.bootstrap import Resampled, resample
 from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.metrics.registry import resampled
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.sources import (
     Tell,
@@ -72,7 +74,7 @@ class EvaluationResult:
             entry: dict[str, Any] = {"metrics": metrics}
             if name in self.intervals:
                 found = self.intervals[name].items()
-                entry["intervals"] = {metric: one.as_dict() for metric, one in found}
+                entry["intervals"] = {metric: _interval(one) for metric, one in found}
             if self.groups:
                 entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
             systems[name] = entry
@@ -190,58 +192,58 @@ def evaluate_tables(
         begin: Told of long work, for a progress bar.
     """
     scored = gather(tables, options.allow_missing, options.systems)
-    trials, how = scored.trials, (options.settings, options.llrs)
-    metrics = {one.name: metrics_of(one, trials, *how) for one in scored.systems}
-    groups = {
-        column: {one.name: breakdown(one, trials, column, *how) for one in scored.systems}
-        for column in options.by
-    }
-    ways = _ways(scored, options, begin)
+    how = options.settings, options.llrs
+    metrics = scored.metrics(*how)
+    groups = {column: scored.breakdown(column, *how) for column in options.by}
+    ways = _replicates(scored, options, begin)
     compared = {way: found for way, found in ways.items() if way in ("trial", "speaker")}
+    notes = list(scored.notes)
+    if len(metrics) > 1 and not options.compare:
+        notes.append(f"{len(metrics)} systems in one file; --compare tests their differences")
     return EvaluationResult(
-        trials.counts(),
+        scored.counts(),
         options,
         metrics,
         ways[options.ci] if options.ci else {},
         groups,
         compare_systems(compared) if options.compare and compared else [],
-        (*scored.notes, *_comparable(scored, options)),
+        tuple(notes),
     )
 
 
-def _comparable(scored: Evaluated, options: Options) -> list[str]:
-    """A word on systems that stand side by side without a comparison."""
-    count = len(scored.systems)
-    if count < 2 or options.compare:
-        return []
-    return [f"{count} systems in one file; --compare tests their differences"]
-
-
-def _ways(
-    scored: Evaluated, options: Options, begin: Begin | None
+def _replicates(
+    scored: Systems, options: Options, begin: Begin | None
 ) -> dict[str, dict[str, dict[str, Resampled]]]:
     """Replicates of each way of drawing that intervals or comparisons need."""
     ways = [options.ci] if options.ci else []
-    if options.compare and len(scored.systems) > 1:
-        ways += ["trial"] + (["speaker"] if "speaker" in scored.trials.table else [])
+    if options.compare and len(scored.columns) > 1:
+        ways += ["trial"] + (["speaker"] if "speaker" in scored.table else [])
+    if ways and options.replicates < 1:
+        raise InputError(f"--replicates must be at least 1, got {options.replicates}")
     results = {}
     for way in dict.fromkeys(ways):
-        names = {
-            one.name: [
-                metric
-                for metric in metrics_with_intervals(one, options.llrs)
-                if way == options.ci or metric in compared_metrics()
-            ]
-            for one in scored.systems
-        }
         results[way] = resample(
-            scored.systems,
-            scored.trials,
-            way,
+            scored.columns,
+            scored.labels,
+            {name: _resampled(columns, way, options) for name, columns in scored.columns.items()},
+            scored.clusters(way),
             options.replicates,
-            options.settings,
             seed=options.seed,
-            names=names,
+            settings=options.settings,
             progress=begin(f"bootstrap by {way}", options.replicates) if begin else None,
         )
     return results
+
+
+def _resampled(columns: Mapping[str, Any], way: str, options: Options) -> list[str]:
+    """Metrics that the columns of a system allow and that are wanted of a way of drawing."""
+    return [
+        metric
+        for metric, needed in resampled(options.llrs).items()
+        if set(needed) <= columns.keys() and (way == options.ci or metric in compared_metrics())
+    ]
+
+
+def _interval(one: Resampled) -> dict[str, float]:
+    low, high = one.interval()
+    return {"value": one.value, "low": low, "high": high, "undefined": one.undefined}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,66 +19,92 @@ from lightning_sasv.trials import TrialClass
 PAIR = "asv+cm"
 """Name of the pair of scores in a table that has several fused scores."""
 
+WAYS = {"trial": (), "speaker": ("speaker",), "speaker-attack": ("speaker", "attack")}
+"""What a bootstrap draws with replacement, and the columns that it takes."""
 
-@dataclass(frozen=True)
-class System:
-    """One system's scores.
-
-    Attributes:
-        name: What it is called.
-        columns: Its scores of each trial: ``sasv``, ``asv``, ``cm``, as far as it has them.
-    """
-
-    name: str
-    columns: dict[str, np.ndarray]
+Columns = dict[str, np.ndarray]
+"""Scores of one system of each trial: ``sasv``, ``asv``, ``cm``, as far as it has them."""
 
 
 @dataclass(frozen=True)
-class Trials:
-    """What all systems share: the trials.
+class Systems:
+    """Systems on the trials that all of them scored.
 
     Attributes:
         table: The trials with their labels.
         labels: ``TrialClass`` codes; bona fide speech of unknown speaker counts as target, which
             is right for countermeasures' metrics, and only these are computed then.
-        cm_only: Whether labels only say bona fide or spoof.
+        columns: The scores of each system, by name.
+        notes: What was left out.
     """
 
     table: ScoreTable
     labels: np.ndarray
-    cm_only: bool
+    columns: dict[str, Columns]
+    notes: tuple[str, ...] = ()
 
     def column(self, name: str, what: str) -> np.ndarray:
         """A column of text, e.g. the speaker of each trial."""
         self.table.need([name], what)
         return self.table.text(name)
 
+    def clusters(self, way: str) -> Any:
+        """What a way of drawing draws: nothing but trials, clusters, or two crossed sets."""
+        if way not in WAYS:
+            raise InputError(f"--ci must be one of {', '.join(WAYS)}, got {way!r}")
+        columns = tuple(self.column(name, f"--ci {way}") for name in WAYS[way])
+        return columns if len(columns) > 1 else next(iter(columns), None)
+
     def counts(self) -> dict[str, int]:
         """Trials of each label."""
         words = self.table.frame["label"].value_counts(sort=True)
         return {str(word): int(count) for word, count in words.iter_rows()}
 
+    def metrics(self, settings: Settings, llrs: bool = False) -> dict[str, dict[str, float]]:
+        """Every metric that columns and classes allow, by system; NaN where a class has no trials.
 
-@dataclass(frozen=True)
-class Evaluated:
-    """Systems on the trials that all of them scored.
+        Args:
+            settings: Costs and conventions.
+            llrs: Whether ASV and CM scores are log-likelihood ratios; adds the cross-entropy.
 
-    Attributes:
-        trials: The trials.
-        systems: The systems.
-        notes: What was left out.
-    """
+        Raises:
+            InputError: No metric at all of a system is defined.
+        """
+        found = {}
+        for name, columns in self.columns.items():
+            scores = (columns.get(role) for role in ("asv", "cm", "sasv"))
+            options = _options(settings, llrs)
+            found[name] = all_metrics(*scores, self.labels, **options, allow_missing=True)
+            if all(math.isnan(value) for value in found[name].values()):
+                counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())
+                raise InputError(
+                    f"{self.table.path}: no metric of {name} is defined on these trials "
+                    f"({counts}); give trials of every class"
+                )
+        return found
 
-    trials: Trials
-    systems: tuple[System, ...]
-    notes: tuple[str, ...] = ()
+    def breakdown(
+        self, column: str, settings: Settings, llrs: bool = False
+    ) -> dict[str, dict[str, dict[str, float]]]:
+        """The same by system and by the values of a column; all bona fide trials join an attack."""
+        groups, attacks = self.column(column, f"--by {column}"), column == "attack"
+        options = _options(settings, llrs)
+        return {
+            name: by_group(groups, self.labels, **columns, attacks=attacks, **options)
+            for name, columns in self.columns.items()
+        }
+
+
+def _options(settings: Settings, llrs: bool) -> dict[str, Any]:
+    costs = {"costs": settings.costs, "tandem_costs": settings.tandem_costs}
+    return {**costs, "convention": settings.convention, "llrs": llrs}
 
 
 def gather(
     tables: Mapping[str, ScoreTable],
     allow_missing: bool = False,
     only: Sequence[str] | None = None,
-) -> Evaluated:
+) -> Systems:
     """Put the systems of one or more tables on the same trials.
 
     Args:
@@ -90,7 +117,7 @@ def gather(
     names = list(tables)
     joined = {names[0]: tables[names[0]]}
     for name in names[1:]:
-        base = next(iter(joined.values())).without_scores()
+        base = joined[names[0]].without_scores()
         found = join_key(tables[name], base, allow_missing)
         if found.extra and not allow_missing:
             join_key(base, tables[name])  # raises and names the trials that the first table lacks
@@ -98,15 +125,20 @@ def gather(
             joined = {one: table.take(found.rows) for one, table in joined.items()}
         joined[name] = found.table
         notes += found.notes
-    trials = _trials(next(iter(joined.values())))
-    systems = [s for name, table in joined.items() for s in _systems(name, table, len(joined) > 1)]
+    trials = joined[names[0]]
+    trials.need(["label"], "a metric (or give --key)")
+    codes = trials.frame["label"].to_physical().to_numpy().astype(np.int64)
+    labels = np.where(codes == len(TrialClass), int(TrialClass.TARGET), codes)
+    systems: dict[str, Columns] = {}
+    for name, table in joined.items():
+        systems |= _systems(name, table, len(joined) > 1)
     systems, dropped = _usable(systems, trials)
-    return Evaluated(
-        trials, tuple(_chosen(systems, only)), (*notes, *dropped, *_pooled(trials.table))
+    return Systems(
+        trials, labels, _chosen(systems, only), (*notes, *dropped, *_pooled_subsets(trials))
     )
 
 
-def _pooled(table: ScoreTable) -> list[str]:
+def _pooled_subsets(table: ScoreTable) -> list[str]:
     """A word on keys whose subsets are usually evaluated one by one."""
     subsets = sorted(table.frame["subset"].unique().to_list()) if "subset" in table else []
     if len(subsets) < 2:
@@ -114,15 +146,7 @@ def _pooled(table: ScoreTable) -> list[str]:
     return [f"subsets {', '.join(subsets)} are pooled; --where subset={subsets[0]} keeps one"]
 
 
-def _trials(table: ScoreTable) -> Trials:
-    table.need(["label"], "a metric (or give --key)")
-    codes = table.frame["label"].to_physical().to_numpy().astype(np.int64)
-    cm_only = table.has_cm_labels
-    labels = np.where(codes == len(TrialClass), int(TrialClass.TARGET), codes)
-    return Trials(table, labels, cm_only)
-
-
-def _systems(file: str, table: ScoreTable, several: bool) -> list[System]:
+def _systems(file: str, table: ScoreTable, several: bool) -> dict[str, Columns]:
     """The systems of one table: each fused score, and the pair of scores behind them."""
     scores = table.score_columns
     if not scores:
@@ -131,100 +155,36 @@ def _systems(file: str, table: ScoreTable, several: bool) -> list[System]:
             f"{', '.join(SCORES)} or sasv_<system>"
         )
     fused = [name for name in scores if name.startswith("sasv_")]
-    pair = {role: table.numbers(f"{role}_score") for role in ("asv", "cm") if _has(table, role)}
-    if len(fused) <= 1:
-        columns = pair | ({"sasv": table.numbers(fused[0])} if fused else {})
-        return [System(_name(file, fused, several), columns)]
+    roles = [role for role in ("asv", "cm") if f"{role}_score" in table]
+    pair = {role: table.numbers(f"{role}_score") for role in roles}
+    if len(fused) <= 1:  # named after its file, or after the system whose fused score it is
+        of_file = several or not fused or fused[0] in SCORES
+        name = file if of_file else fused[0].removeprefix("sasv_")
+        return {name: pair | ({"sasv": table.numbers(fused[0])} if fused else {})}
     prefix = f"{file}:" if several else ""
-    systems = [
-        System(prefix + name.removeprefix("sasv_"), {"sasv": table.numbers(name)}) for name in fused
-    ]
-    return systems + ([System(prefix + PAIR, pair)] if pair else [])
+    systems = {prefix + n.removeprefix("sasv_"): {"sasv": table.numbers(n)} for n in fused}
+    return systems | ({prefix + PAIR: pair} if pair else {})
 
 
-def _name(file: str, fused: Sequence[str], several: bool) -> str:
-    """The file's name, or that of the system whose fused score is its only one."""
-    if several or not fused or fused[0] in SCORES:
-        return file
-    return fused[0].removeprefix("sasv_")
-
-
-def _has(table: ScoreTable, role: str) -> bool:
-    return f"{role}_score" in table
-
-
-def _usable(systems: Sequence[System], trials: Trials) -> tuple[list[System], list[str]]:
+def _usable(systems: dict[str, Columns], table: ScoreTable) -> tuple[dict[str, Columns], list[str]]:
     """Without labels of verification trials only the countermeasure can be judged."""
-    if not trials.cm_only:
-        return list(systems), []
-    kept = [replace(s, columns={"cm": s.columns["cm"]}) for s in systems if "cm" in s.columns]
+    if not table.has_cm_labels:
+        return systems, []
+    kept = {name: {"cm": own["cm"]} for name, own in systems.items() if "cm" in own}
     if not kept:
         raise InputError(
-            f"{trials.table.where()}: labels only say bonafide or spoof, which judges cm_score "
+            f"{table.where()}: labels only say bonafide or spoof, which judges cm_score "
             "alone, and there is none; give a key of trials, or cm=FILE"
         )
-    lost = len(kept) < len(systems) or any(len(s.columns) > 1 for s in systems)
+    lost = len(kept) < len(systems) or any(len(own) > 1 for own in systems.values())
     note = "labels only say bonafide or spoof: ASV and SASV scores are not evaluated"
     return kept, [note] if lost else []
 
 
-def _chosen(systems: Sequence[System], only: Sequence[str] | None) -> list[System]:
+def _chosen(systems: dict[str, Columns], only: Sequence[str] | None) -> dict[str, Columns]:
     if only is None:
-        return list(systems)
-    known = {system.name: system for system in systems}
-    unknown = [name for name in only if name not in known]
+        return systems
+    unknown = [name for name in only if name not in systems]
     if unknown:
-        raise InputError(f"--systems: no system {unknown[0]!r}; there are {', '.join(known)}")
-    return [known[name] for name in only]
-
-
-def metrics_of(
-    system: System, trials: Trials, settings: Settings, llrs: bool = False
-) -> dict[str, float]:
-    """Every metric that the columns and classes allow; NaN where a class has no trials.
-
-    Args:
-        system: The system.
-        trials: Its trials.
-        settings: Costs and conventions.
-        llrs: Whether ASV and CM scores are log-likelihood ratios; adds the cross-entropy.
-
-    Raises:
-        InputError: No metric at all is defined.
-    """
-    values = all_metrics(
-        system.columns.get("asv"),
-        system.columns.get("cm"),
-        system.columns.get("sasv"),
-        trials.labels,
-        settings.costs,
-        tandem_costs=settings.tandem_costs,
-        convention=settings.convention,
-        llrs=llrs,
-        allow_missing=True,
-    )
-    if all(math.isnan(value) for value in values.values()):
-        counts = ", ".join(f"{count} {label}" for label, count in trials.counts().items())
-        raise InputError(
-            f"{trials.table.path}: no metric of {system.name} is defined on these trials "
-            f"({counts}); give trials of every class"
-        )
-    return values
-
-
-def breakdown(
-    system: System, trials: Trials, column: str, settings: Settings, llrs: bool = False
-) -> dict[str, dict[str, float]]:
-    """Every metric by the values of a column; attacks are each joined by all bona fide trials."""
-    return by_group(
-        trials.column(column, f"--by {column}"),
-        trials.labels,
-        asv=system.columns.get("asv"),
-        cm=system.columns.get("cm"),
-        sasv=system.columns.get("sasv"),
-        attacks=column == "attack",
-        costs=settings.costs,
-        tandem_costs=settings.tandem_costs,
-        convention=settings.convention,
-        llrs=llrs,
-    )
+        raise InputError(f"--systems: no system {unknown[0]!r}; there are {', '.join(systems)}")
+    return {name: systems[name] for name in only}

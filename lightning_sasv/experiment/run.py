@@ -25,13 +25,11 @@ from lightning_sasv.checkpoints import AtomicCheckpointIO
 from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.intervals import resample
-from lightning_sasv.evaluation.systems import System, Trials
 from lightning_sasv.experiment.recipe import Recipe, check_recipe, digest, make_corpus
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.fusion import SYSTEMS, build_system
-from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.models import SASVModule
 from lightning_sasv.results import (
     METRICS_FILE,
@@ -304,14 +302,9 @@ def add_intervals(job: Job, key: str) -> None:
     if not lacking:
         return
     table = read_table(scores_file(folder.path, "eval"))
-    drawn = resample(  # every system on the same replicates, which are drawn once
-        [System(name, {"sasv": table.numbers(f"{PREFIX}{name}")}) for name in lacking],
-        Trials(table, table.labels(), cm_only=False),
-        "trial",
-        wanted,
-        Settings(),
-        names={name: ["sasv_eer"] for name in lacking},
-    )
+    columns = {name: {"sasv": table.numbers(f"{PREFIX}{name}")} for name in lacking}
+    names = {name: ["sasv_eer"] for name in lacking}  # all on the same replicates, drawn once
+    drawn = resample(columns, table.labels(), names, None, wanted)
     found: Metrics = {}
     for name, replicates in drawn.items():
         low, high = replicates["sasv_eer"].interval()

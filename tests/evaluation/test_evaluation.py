@@ -11,9 +11,8 @@ import pytest
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Difference, paired_difference, verdict
-from lightning_sasv.evaluation.intervals import WAYS, metrics_with_intervals, resample
 from lightning_sasv.evaluation.run import Options, evaluate_tables
-from lightning_sasv.evaluation.systems import gather, metrics_of
+from lightning_sasv.evaluation.systems import WAYS, gather
 from lightning_sasv.metrics.functional import (
     Settings,
     all_metrics,
@@ -42,16 +41,15 @@ def table(tmp_path: Path) -> ScoreTable:
 
 def test_systems_of_a_table(table: ScoreTable) -> None:
     found = gather({"eval": table})
-    assert [one.name for one in found.systems] == ["A", "B", "asv+cm"]
-    assert [set(one.columns) for one in found.systems] == [{"sasv"}, {"sasv"}, {"asv", "cm"}]
-    for one in found.systems:
-        columns = [one.columns.get(role) for role in ("asv", "cm", "sasv")]
-        assert metrics_of(one, found.trials, SETTINGS) == all_metrics(*columns, table.labels())
+    assert list(found.columns) == ["A", "B", "asv+cm"]
+    assert [set(one) for one in found.columns.values()] == [{"sasv"}, {"sasv"}, {"asv", "cm"}]
+    for name, metrics in found.metrics(SETTINGS).items():
+        columns = [found.columns[name].get(role) for role in ("asv", "cm", "sasv")]
+        assert metrics == all_metrics(*columns, table.labels())
     one_fused = replace(table, frame=table.frame.drop("sasv_B"))
-    (only,) = gather({"eval": one_fused}).systems
-    assert only.name == "A"
-    assert set(only.columns) == {"asv", "cm", "sasv"}
-    assert [one.name for one in gather({"eval": table}, only=("B",)).systems] == ["B"]
+    only = gather({"eval": one_fused}).columns
+    assert {name: set(one) for name, one in only.items()} == {"A": {"asv", "cm", "sasv"}}
+    assert list(gather({"eval": table}, only=("B",)).columns) == ["B"]
     with pytest.raises(InputError, match="no system 'C'; there are A, B, asv"):
         gather({"eval": table}, only=("C",))
 
@@ -61,14 +59,13 @@ def test_systems_of_several_tables_share_their_trials(table: ScoreTable) -> None
     first = replace(table, frame=table.frame.drop("sasv_B", "asv_score", "cm_score"))
     second = replace(table, frame=table.frame.drop("sasv_A", "asv_score", "cm_score")).take(rows)
     found = gather({"x": first, "y": second})
-    assert [one.name for one in found.systems] == ["x", "y"]
-    assert [set(one.columns) for one in found.systems] == [{"sasv"}, {"sasv"}]
-    np.testing.assert_array_equal(found.systems[1].columns["sasv"], table.numbers("sasv_B"))
+    assert {name: set(one) for name, one in found.columns.items()} == {"x": {"sasv"}, "y": {"sasv"}}
+    np.testing.assert_array_equal(found.columns["y"]["sasv"], table.numbers("sasv_B"))
     short = second.take(np.arange(590))
     for pair in ({"x": first, "y": short}, {"x": short, "y": first}):
         with pytest.raises(InputError, match="no score for 10 of 600 trials"):
             gather(pair)
-        assert len(gather(pair, allow_missing=True).trials.labels) == 590
+        assert len(gather(pair, allow_missing=True).labels) == 590
 
 
 def test_labels_of_a_countermeasure_judge_the_countermeasure(tmp_path: Path) -> None:
@@ -76,8 +73,7 @@ def test_labels_of_a_countermeasure_judge_the_countermeasure(tmp_path: Path) -> 
                    for n in range(50))  # fmt: skip
     cm = read_table(write(tmp_path / "cm.txt", text))
     found = gather({"cm": cm})
-    assert found.trials.cm_only
-    values = metrics_of(found.systems[0], found.trials, SETTINGS)
+    values = found.metrics(SETTINGS)["cm"]
     assert set(values) == {"cm_eer", "cm_threshold", "cm_cllr", "cm_cllr_min", "cm_cllr_calib",
                            "cm_min_dcf", "cm_act_dcf"}  # fmt: skip
     expected = all_metrics(None, cm.numbers("cm_score"), None, np.arange(50) % 2)
@@ -105,22 +101,20 @@ def test_verification_alone_gives_what_it_can(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_replicates_are_those_of_the_metrics_module(table: ScoreTable, way: str) -> None:
-    found = gather({"eval": table})
-    got = resample(found.systems, found.trials, way, 25, SETTINGS, seed=3)
+def test_intervals_are_those_of_the_metrics_module(table: ScoreTable, way: str) -> None:
+    found = evaluate_tables({"eval": table}, Options(ci=way, replicates=25, seed=3))
     columns = [table.text(name) for name in WAYS[way]]
     clusters = None if not columns else columns[0] if len(columns) == 1 else tuple(columns)
-    for one in found.systems:
-        names = metrics_with_intervals(one)
-        wanted = bootstrap(names, one.columns, table.labels(), clusters, 25, seed=3)
-        for name in names:
-            if math.isnan(wanted[name].value):
-                assert name not in got[one.name]
-                continue
-            assert got[one.name][name].value == wanted[name].value
-            np.testing.assert_array_equal(got[one.name][name].replicates, wanted[name].replicates)
-            ends = (wanted[name].low, wanted[name].high)
-            assert got[one.name][name].interval() == pytest.approx(ends, rel=1e-14)
+    for name, scores in gather({"eval": table}).columns.items():
+        wanted = bootstrap(
+            list(found.intervals[name]), scores, table.labels(), clusters, 25, seed=3
+        )
+        assert wanted
+        for metric, one in wanted.items():
+            got = found.intervals[name][metric]
+            assert got.value == one.value
+            np.testing.assert_array_equal(got.replicates, one.replicates)
+            assert got.interval() == pytest.approx((one.low, one.high), rel=1e-14)
 
 
 def test_comparison_is_a_paired_bootstrap(table: ScoreTable) -> None:
