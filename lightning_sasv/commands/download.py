@@ -8,14 +8,14 @@ from typing import Any
 from lightning_sasv import data
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_line, progress
-from lightning_sasv.data.downloads import SOURCES
+from lightning_sasv.data.downloads import SOURCES, Name
 
 CORPUS = ("sasv2022-protocols", "sasv2022-embeddings")
 """What a corpus to train on consists of."""
 
 
 @options_of(data.download)
-def download(name: str, **options: Any) -> None:
+def download(name: Name, **options: Any) -> None:
     """Say what :func:`data.download` left, and what can be done with it."""
     with progress("bytes") as begin:
         done = data.download(name, **options, begin=begin)
