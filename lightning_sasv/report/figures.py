@@ -157,7 +157,7 @@ def system_planes(material: Material) -> Figure:
         if system is not None:
             line = planes.rule_boundary(system, det.threshold, pair.window)
             plane = _with(plane, Series("line", "bayes", *line))
-            rho = "" if system.rho is None else f"{planes.rho_of(system):.3f}"
+            rho = "" if system.rho is None else f"{system.rho:.3f}"
             rule = WORDS["rules"].get(system.rule, system.rule) + rho
         of, only = {"system": name, "pair": number}, "" if system is not None else "page"
         plane = replace(plane, title=name, subtitle=rule, of=of, only=only, below=below)

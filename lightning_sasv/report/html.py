@@ -107,16 +107,16 @@ def _policy(script: str) -> str:
 
 
 def _section(figure: Figure, table: str) -> str:
-    """The place of a figure that the template does not name: all panels, or the chosen one."""
+    """The place of a figure that the template does not name: the chosen panel, or all of them."""
     name = escape(figure.name, quote=True)
-    chosen = any(panel.of for panel in figure.panels)
-    host = f'<div class="plot-host" data-figure="{name}"></div>'
-    host = host if chosen else f'<div class="panels" data-grid="{name}"></div>'
+    chosen = len(figure.panels) == 1 or any(panel.of for panel in figure.panels)
+    place = 'class="plot-host" data-figure' if chosen else 'class="panels" data-grid'
+    chips = f'<div class="chips" data-chips="{name}" role="radiogroup"></div>'
     return (
         f'<section id="{name}"><h2>{escape(figure.title)}</h2><div class="bar-row">'
-        f'<div class="chips" data-chips="{name}" role="radiogroup"></div>'
-        f'<div data-legend="{name}"></div></div><figure>{host}'
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>{table}</section>"
+        f'{chips if figure.choices else ""}<div data-legend="{name}"></div></div>'
+        f'<figure><div {place}="{name}"></div><figcaption>{escape(figure.caption)}</figcaption>'
+        f"</figure>{table}</section>"
     )
 
 

@@ -255,7 +255,7 @@ def rule_boundary(system: FittedSystem, level: float, window: Window) -> Line:
     """Where the score of a system equals a level, in the plane of the pair that it fuses."""
     (x_low, x_high), (y_low, y_high) = window
     if system.rho is not None:
-        rho = rho_of(system)
+        rho = float(system.rho)
         return _nonlinear_line(window, 1 - rho, rho, level)
     if system.rule == "cascade":
         return _corner(level, level, x_high, y_high)
@@ -295,8 +295,3 @@ def policy_boundaries(costs: CostModel, window: Window) -> dict[str, Line]:
         "linear": (x, left + bottom - x),
         "utility": _corner(left, bottom, x_high, y_high),
     }
-
-
-def rho_of(system: FittedSystem) -> float:
-    """The ρ of a system whose rule has one."""
-    return float(np.ravel(np.asarray(system.rho))[0])

@@ -23,7 +23,8 @@ function marks(plot, xs, ys, key, look, size, shape = report.styles[key].mark) {
 }
 
 // Trials lie below lines, single points above them; of each the first is on top.
-const layer = ({ kind, source }) => (kind === "density" || source && kind === "points" ? 0 : kind === "points" ? 2 : 1);
+const many = (s) => Boolean(s.source) || numbers(s.x).length > 1;
+const layer = (s) => (s.kind === "density" ? 0 : s.kind === "points" ? (many(s) ? 0 : 2) : 1);
 
 const PAINT = {
   line(plot, s) {
@@ -33,8 +34,8 @@ const PAINT = {
     for (const k of s.marked || []) marks(plot, [x[k]], [y[k]], s.style, "strong", 4.6, s.mark);
   },
   points(plot, s) {
-    if (s.source) marks(plot, ...sampleOf(report.pairs[s.source.pair])[report.classes.indexOf(s.style)], s.style, "");
-    else marks(plot, numbers(s.x), numbers(s.y), s.style, "strong", 5, s.mark);
+    const [x, y] = s.source ? sampleOf(report.pairs[s.source.pair])[report.classes.indexOf(s.style)] : [numbers(s.x), numbers(s.y)];
+    marks(plot, x, y, s.style, many(s) ? "" : "strong", many(s) ? 2.4 : 5, s.mark);
   },
   rule(plot, s) {
     for (const at of numbers(s.x)) dress(plot.vline(at, { class: "rule" }), s.style);
