@@ -158,6 +158,15 @@ def test_scores_are_evaluated_and_converted_without_torch(tmp_path: Path) -> Non
     assert not first_to_import(helps, {"torch"})
 
 
+def test_a_report_is_made_without_torch(tmp_path: Path) -> None:
+    write_scores(tmp_path / "dev.csv", toy_scores(300))
+    fuse = "fuse --dev dev.csv --eval dev.csv --out fused --systems B1,L3c,L3t,M3,J3"
+    first_to_import([fuse.split()], set(), tmp_path)
+    report = ["report", "fused", "--figures", "figures"]
+    assert not first_to_import([report, ["report", "--help"]], {"torch"}, tmp_path)
+    assert (tmp_path / "figures" / "boundaries.svg").exists()
+
+
 def test_commands_that_train_nothing_run_without_lightning(tmp_path: Path) -> None:
     write_scores(tmp_path / "dev.csv", toy_scores(300))
     lines = """
