@@ -24,6 +24,7 @@ from lightning_sasv.metrics.functional import (
     t_eer,
     t_eer_path,
 )
+from lightning_sasv.metrics.functional.points import Steps
 from lightning_sasv.report.planes import Base, Pair, find_pairs
 from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
@@ -119,10 +120,9 @@ def costs_over_thresholds(scores: Floats, labels: Codes, points: int = 241) -> C
     targets = scores[labels == TrialClass.TARGET]
     grid = np.concatenate([np.linspace(*limits, points), np.quantile(targets, [0.01, 0.05]), marks])
     thresholds = np.unique(grid[np.isfinite(grid)])
-    parts = [np.sort(scores[labels == code]) for code in CLASS_ORDER]
-    rejected = np.array([np.searchsorted(p, thresholds, side="right") / p.size for p in parts])
-    rejected[1:] = 1 - rejected[1:]
-    return Costs(thresholds, rejected, presets)
+    target, *others = (Steps(np.sort(scores[labels == code])) for code in CLASS_ORDER)
+    rates = [target.rejected(thresholds), *(part.accepted(thresholds) for part in others)]
+    return Costs(thresholds, np.array(rates), presets)
 
 
 class Tandem(NamedTuple):

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from scipy.special import expit, ndtri
-from sklearn.isotonic import IsotonicRegression
+from scipy.special import ndtri
 
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.metrics.functional import (
     a_dcf,
-    cllr_decomposition,
     det_curve,
     eer,
     t_eer,
     t_eer_path,
 )
-from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.report.curves import (
     DET_CELLS,
     DET_LIMITS,
@@ -32,26 +26,6 @@ from lightning_sasv.report.curves import (
 )
 from lightning_sasv.results import Results
 from lightning_sasv.trials import TrialClass
-
-SCORES = hnp.arrays(np.float64, st.integers(1, 40), elements=st.integers(-6, 6).map(float))
-
-
-@settings(max_examples=60, deadline=None)
-@given(SCORES, SCORES)
-def test_pools_give_the_least_cllr_and_agree_with_sklearn(pos: np.ndarray, neg: np.ndarray) -> None:
-    pav = pools(pos, neg)
-    assert (np.diff(pav.llr) > 0).all()
-    assert (pav.start <= pav.end).all()
-    assert (pav.end[:-1] < pav.start[1:]).all()
-    scores = np.concatenate([pos, neg])
-    labels = np.concatenate([np.ones(pos.size), np.zeros(neg.size)])
-    llr = pav.llr[np.searchsorted(pav.start, scores, side="right") - 1]
-    with np.errstate(over="ignore"):
-        cost = np.log2(1 + np.exp(np.where(labels == 1, -llr, llr)))
-    least = cost[labels == 1].mean() + cost[labels == 0].mean()
-    assert least / 2 == pytest.approx(cllr_decomposition(pos, neg).min, abs=1e-12)
-    wanted = IsotonicRegression().fit(scores, labels).predict(scores)
-    np.testing.assert_allclose(expit(llr + np.log(pos.size / neg.size)), wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("task", ["sasv", "sv", "spf"])
