@@ -79,6 +79,17 @@ class FittedSystem(Fusion):
         return dict(self._state)
 
 
+def frozen(system: Fusion, name: str = "") -> FittedSystem:
+    """A fitted system as arrays, whatever holds it; itself where it is that already.
+
+    Raises:
+        InputError: It is not fitted.
+    """
+    if isinstance(system, FittedSystem):
+        return system
+    return FittedSystem(name, system.config, system.arrays())
+
+
 def save_system(path: str | Path, system: Fusion, about: Mapping[str, Any]) -> Path:
     """Write a fitted system, atomically.
 
@@ -113,6 +124,8 @@ def read_fitted(path: str | Path) -> FittedSystem:
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header.get("format") not in (FORMAT, OLD_FORMAT):
             raise InputError(f"{path} is not a fitted system of this package")
+        if not isinstance(header["about"], dict):
+            raise InputError("it does not say where it comes from")
         config = dict(header["config"])
         if header["format"] == OLD_FORMAT:
             state = {name: _first(value) for name, value in state.items()}

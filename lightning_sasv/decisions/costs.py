@@ -168,7 +168,12 @@ def _number(name: str, value: object) -> float:
 
 
 def read_costs(text: str) -> CostModel:
-    """Costs and priors from a preset's name or a JSON or YAML file."""
+    """Costs and priors from a preset's name or a JSON or YAML file.
+
+    Example:
+        >>> read_costs("a-dcf1").c_fa_spoof
+        20.0
+    """
     if text in PRESETS:
         return PRESETS[text]
     if not is_file(text):

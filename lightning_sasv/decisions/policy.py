@@ -23,7 +23,12 @@ from lightning_sasv.trials import FusedScores
 
 
 class Comparison(NamedTuple):
-    """What a policy compares: the score of each trial, and the threshold it must exceed."""
+    """What a policy compares: the score of each trial, and the threshold it must exceed.
+
+    Example:
+        >>> Comparison(np.array([3.0]), 0.5).threshold
+        0.5
+    """
 
     score: Any
     threshold: float

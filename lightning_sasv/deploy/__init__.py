@@ -1,12 +1,11 @@
 """A fitted system as one checked folder, and the scorer that answers from it.
 
-``load(folder)`` needs torch, numpy, scipy and safetensors, but neither Lightning nor torchmetrics.
+``load(folder)`` needs numpy, scipy and safetensors, but neither torch nor Lightning.
 """
 
 from lightning_sasv.deploy.bounds import Bounds, LLRBounds, dev_bounds, elub
-from lightning_sasv.deploy.bundle import load, write_bundle
-from lightning_sasv.deploy.policy import DecisionRule, choose_rule
-from lightning_sasv.deploy.scorer import Scorer, Verdict
+from lightning_sasv.deploy.bundle import export, fingerprint, load, write_bundle
+from lightning_sasv.deploy.scorer import DecisionRule, Scorer, Verdict, choose_rule
 
 __all__ = [
     "Bounds",
@@ -17,6 +16,8 @@ __all__ = [
     "choose_rule",
     "dev_bounds",
     "elub",
+    "export",
+    "fingerprint",
     "load",
     "write_bundle",
 ]

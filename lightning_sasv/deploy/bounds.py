@@ -13,10 +13,17 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lightning_sasv.checks import (
+    Floats,
+    as_finite,
+    as_labels,
+    check_not_empty,
+    check_same_length,
+    select,
+)
 from lightning_sasv.errors import InputError
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import TASKS, TrialClass
 
 METHOD = "ELUB, one misleading trial per class (Vergeer et al. 2016)"
 MISLEADING = 1
@@ -24,14 +31,24 @@ MISLEADING = 1
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound of an LLR; 0 lies between them."""
+    """Lower and upper bound of an LLR; 0 lies between them.
+
+    Example:
+        >>> Bounds(-1.0, 2.0).upper
+        2.0
+    """
 
     lower: float
     upper: float
 
 
 class LLRBounds(NamedTuple):
-    """Bounds of both LLRs of a fusion system."""
+    """Bounds of both LLRs of a fusion system.
+
+    Example:
+        >>> LLRBounds(Bounds(-1.0, 2.0), Bounds(-3.0, 4.0)).cm_llr
+        Bounds(lower=-3.0, upper=4.0)
+    """
 
     asv_llr: Bounds
     cm_llr: Bounds
@@ -57,8 +74,16 @@ def elub(positive: Any, negative: Any) -> Bounds:
 
     Raises:
         InputError: An empty class, or an LLR that is not finite.
+
+    Example:
+        >>> lower, upper = elub([99.0] * 50, [-99.0] * 200)
+        >>> round(lower, 2), round(upper, 2)
+        (-3.93, 5.28)
     """
-    pos, neg = _sorted("positive", positive), _sorted("negative", negative)
+    classes = {"positive": positive, "negative": negative}
+    pos, neg = (np.sort(as_finite(llrs, f"{name} LLRs")) for name, llrs in classes.items())
+    for name, llrs in zip(classes, (pos, neg), strict=True):
+        check_not_empty(llrs, f"{name} trials")
     return Bounds(-_upper(-neg[::-1], -pos[::-1]), _upper(pos, neg))
 
 
@@ -75,24 +100,25 @@ def dev_bounds(asv_llr: Any, cm_llr: Any, labels: Any) -> LLRBounds:
 
     Raises:
         InputError: A class without trials, or an LLR that is not finite.
+
+    Example:
+        >>> found = dev_bounds([9.0, -9.0, 9.0], [9.0, 9.0, -9.0], ["target", "nontarget", "spoof"])
+        >>> found.asv_llr == found.cm_llr
+        True
     """
-    codes = np.asarray(labels)
+    codes, bounds = as_labels(labels), []
     for code in TrialClass:
         if not (codes == code).any():
             raise InputError(f"the development trials have no {code} among them")
-    target = codes == TrialClass.TARGET
-    return LLRBounds(
-        *(
-            elub(llrs[target], llrs[codes == other])
-            for llrs, other in (
-                (np.asarray(asv_llr, dtype=np.float64), TrialClass.NONTARGET),
-                (np.asarray(cm_llr, dtype=np.float64), TrialClass.SPOOF),
-            )
-        )
-    )
+    for task, llrs in (("sv", asv_llr), ("spf", cm_llr)):
+        values = as_finite(llrs, "LLRs")
+        check_same_length({"LLRs": values, "labels": codes})
+        positive, negative = (select(values, codes, part) for part in TASKS[task][1:])
+        bounds.append(elub(positive, negative))
+    return LLRBounds(*bounds)
 
 
-def _upper(pos: NDArray[np.float64], neg: NDArray[np.float64]) -> float:
+def _upper(pos: Floats, neg: Floats) -> float:
     """Upper bound from ascending LLRs of both classes."""
     knots = np.unique(np.concatenate([pos, neg]))
     knots = np.concatenate([[0.0], knots[knots > 0]])  # the rates are constant on [knot, next)
@@ -104,13 +130,3 @@ def _upper(pos: NDArray[np.float64], neg: NDArray[np.float64]) -> float:
     following = np.append(knots[1:], np.inf)
     first = int(np.argmax(limit < following))
     return float(max(knots[first], limit[first]))
-
-
-def _sorted(name: str, llrs: Any) -> NDArray[np.float64]:
-    values = np.sort(np.asarray(llrs, dtype=np.float64), axis=None)
-    if not len(values):
-        raise InputError(f"bounds need trials of both classes, but there is no {name} one")
-    finite = np.isfinite(values)
-    if not finite.all():
-        raise InputError(f"LLRs must be finite, the {name} class has {values[~finite][0]}")
-    return values

@@ -15,15 +15,30 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lightning_sasv import __version__
-from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost
+from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost, read_costs
 from lightning_sasv.deploy.bounds import METHOD, Bounds, LLRBounds
-from lightning_sasv.deploy.policy import BAYES, THRESHOLD, DecisionRule, choose_rule, unreachable
-from lightning_sasv.deploy.scorer import Scorer
+from lightning_sasv.deploy.scorer import (
+    BAYES,
+    THRESHOLD,
+    DecisionRule,
+    Scorer,
+    choose_rule,
+    unreachable,
+)
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_folder, sha256, write_text
-from lightning_sasv.fitted import load_system, save_system
-from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.fitted import (
+    FOLDER,
+    SUFFIX,
+    FittedSystem,
+    frozen,
+    read_fitted,
+    save_system,
+)
+from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.trials import Scores, TrialClass
 
 FORMAT = "lightning_sasv.bundle/1"
@@ -36,9 +51,70 @@ MEANING = {
 }
 
 
+def export(
+    *, fitted: str, system: str, out: str, costs: str = "a-dcf1", dev: str | None = None
+) -> Path:
+    """Write a fitted system as a bundle: fusion, threshold, costs, LLR bounds, checksums.
+
+    `lightning_sasv.deploy.load(OUT)` turns the folder into a scorer that accepts or rejects and
+    says why, without Lightning. Systems with LLRs decide by the Bayes policy of the costs; those
+    without (B1, B1v2, Post) by the threshold on their score that costs least on dev.
+
+    Args:
+        fitted: Folder of results, with fitted/SYSTEM.safetensors and scores/dev.csv, as
+            `lightning fit` and `lightning fuse --out` write it.
+        system: Name of the system, e.g. L3t.
+        out: Folder to make; it must not be there yet.
+        costs: Costs and priors: equal, a-dcf1, asvspoof5, or a JSON or YAML file with c_miss,
+            c_fa_nontarget, c_fa_spoof, p_target, p_nontarget and p_spoof.
+        dev: Score file of the dev trials, when it is not scores/dev.csv in that folder.
+
+    Returns:
+        The folder that was made.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from lightning_sasv.fusion import build_system
+        >>> dev = Scores(np.array([0.1, 0.6, 0.2]), np.array([1.0, 2.0, -3.0]), np.array([2, 1, 0]))
+        >>> from lightning_sasv.scores import write_scores
+        >>> with TemporaryDirectory() as place:
+        ...     _ = save_system(f"{place}/fitted/B1.safetensors", build_system("B1"), {})
+        ...     _ = write_scores(f"{place}/scores/dev.csv", dev)
+        ...     export(fitted=place, system="B1", out=f"{place}/bundle", costs="equal").name
+        'bundle'
+    """
+    from lightning_sasv.results import scores_file
+    from lightning_sasv.scores import read_scores
+
+    found = {path.stem: path for path in sorted((Path(fitted) / FOLDER).glob(f"*{SUFFIX}"))}
+    if system not in found:  # the name is looked up, never made into a path
+        there = f"there are {', '.join(found)}" if found else "there is none"
+        raise InputError(f"no fitted system {system!r} in {Path(fitted) / FOLDER}; {there}")
+    model, cost_model = read_fitted(found[system]), read_costs(costs)
+    table = scores_file(Path(fitted), "dev") if dev is None else Path(dev)
+    if not table.is_file():
+        raise InputError(f"no dev scores at {table}; give their file with --dev")
+    scores = read_scores(table)
+    _check_scores(model, scores, table)
+    return write_bundle(out, model, scores, cost_model, name=system, about=model.about)
+
+
+def _check_scores(system: FittedSystem, scores: Scores, table: Path) -> None:
+    """Refuse dev scores that a different fit made: their own fused score would differ."""
+    written = scores.extra.get(f"sasv_{system.name}")
+    if written is None or written.dtype.kind != "f":
+        return
+    if not np.allclose(system(scores.asv, scores.cm).sasv, written, rtol=1e-5, atol=1e-5):
+        raise InputError(
+            f"{table} was not scored by this fit of {system.name}: its column sasv_{system.name} "
+            "differs from what the fitted system says; fit and score again, or give other scores "
+            "with --dev"
+        )
+
+
 def write_bundle(
     out: str | Path,
-    system: FusionSystem,
+    system: Fusion,
     dev: Scores,
     costs: CostModel,
     *,
@@ -49,7 +125,7 @@ def write_bundle(
 
     Args:
         out: Folder to make; it must not hold anything yet.
-        system: Fitted system of one seed.
+        system: Fitted system, as a module or as it was read.
         dev: Development trials, which give threshold and bounds.
         costs: Costs and priors of the application.
         name: Name of the system.
@@ -58,9 +134,17 @@ def write_bundle(
     Raises:
         InputError: ``out`` is there already, the system is not fitted, or no sensible decision
             follows from dev trials and costs.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from lightning_sasv.fusion import build_system
+        >>> dev = Scores(np.array([0.1, 0.6, 0.2]), np.array([1.0, 2.0, -3.0]), np.array([2, 1, 0]))
+        >>> with TemporaryDirectory() as place:
+        ...     out = write_bundle(f"{place}/b", build_system("B1"), dev, CostModel(), name="B1")
+        ...     sorted(path.name for path in out.iterdir())
+        ['bundle.json', 'checksums.json', 'fusion.safetensors']
     """
-    if not system.is_fitted:
-        raise InputError(f"a bundle needs a fitted system, {name} is not fitted")
+    system = frozen(system, name)
     rule = choose_rule(system, dev, costs)
     origin = dict(about or {})
     content = _describe(system, rule, dev, costs) | {"system": name, "about": origin}
@@ -83,6 +167,15 @@ def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = N
 
     Raises:
         InputError: The bundle is incomplete, altered, or not of this format.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from lightning_sasv.fusion import build_system
+        >>> dev = Scores(np.array([0.1, 0.6, 0.2]), np.array([1.0, 2.0, -3.0]), np.array([2, 1, 0]))
+        >>> with TemporaryDirectory() as place:
+        ...     out = write_bundle(f"{place}/b", build_system("B1"), dev, CostModel(), name="B1")
+        ...     load(out, fingerprint=fingerprint(out))(0.6, 2.0).decision
+        'accept'
     """
     folder = Path(bundle)
     _check(folder, fingerprint)
@@ -98,16 +191,24 @@ def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = N
         raise InputError(
             f"{path} is no description of a bundle ({error!r}); export it again"
         ) from None
-    return Scorer(load_system(folder / FUSION), rule, costs, content, bounds=bounds)
+    return Scorer(read_fitted(folder / FUSION), rule, costs, content, bounds=bounds)
 
 
 def fingerprint(bundle: str | Path) -> str:
-    """SHA-256 of the checksums of a bundle: it changes with any byte of the bundle."""
+    """SHA-256 of the checksums of a bundle: it changes with any byte of the bundle.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = (Path(folder) / "checksums.json").write_text("{}")
+        ...     fingerprint(folder)[:8]
+        '44136fa3'
+    """
     return sha256(Path(bundle) / CHECKSUMS)
 
 
 def _describe(
-    system: FusionSystem, rule: DecisionRule, dev: Scores, costs: CostModel
+    system: FittedSystem, rule: DecisionRule, dev: Scores, costs: CostModel
 ) -> dict[str, Any]:
     """Everything about a bundle that is not in the fitted system."""
     scorer = Scorer(system, rule, costs, {})
@@ -128,10 +229,8 @@ def _describe(
         "fusion": system.config,
         "dev": {
             "trials": {str(code): int((dev.label == code).sum()) for code in TrialClass},
-            "a_dcf": found.normalised.item(),
-            "p_miss": found.p_miss.item(),
-            "p_fa_nontarget": found.p_fa_nontarget.item(),
-            "p_fa_spoof": found.p_fa_spoof.item(),
+            "a_dcf": float(found.normalised),
+            **{name: float(getattr(found, name)) for name in found._fields[2:]},
         },
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {

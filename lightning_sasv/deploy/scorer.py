@@ -2,24 +2,100 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
+from lightning_sasv.checks import is_tensor
 from lightning_sasv.decisions import (
     CostModel,
+    accept,
     compared,
     reason_sentences,
     threshold_sentences,
 )
-from lightning_sasv.deploy.policy import BAYES, DecisionRule, fuse_llrs
+from lightning_sasv.deploy.bounds import LLRBounds, dev_bounds
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion import FusionSystem
-from lightning_sasv.trials import FusedScores
+from lightning_sasv.fitted import frozen
+from lightning_sasv.fusion.base import Fusion
+from lightning_sasv.fusion.rules import fuse
+from lightning_sasv.metrics.functional import a_dcf
+from lightning_sasv.trials import FusedScores, Scores
+
+BAYES, THRESHOLD = "bayes", "threshold"
+
+
+class DecisionRule(NamedTuple):
+    """How a deployed system decides.
+
+    Attributes:
+        kind: ``bayes`` (the optimal policy on two LLRs) or ``threshold`` (on the fused score).
+        threshold: For ``bayes``, ``−log β`` of the costs, to which the LLRs are compared when they
+            are fused with the costs' own spoof share; for ``threshold``, the value of the fused
+            score that cost least on the development trials. Accepted is what lies above.
+        bounds: Bounds of the LLRs; ``None`` where there are no LLRs.
+
+    Example:
+        >>> DecisionRule("threshold", 2.5, None).kind
+        'threshold'
+    """
+
+    kind: str
+    threshold: float
+    bounds: LLRBounds | None
+
+
+def choose_rule(system: Fusion, dev: Scores, costs: CostModel) -> DecisionRule:
+    """The decision rule of a fitted system, from costs and development trials.
+
+    Args:
+        system: Fitted system, as a module or as it was read.
+        dev: Development trials, the ones it was fitted to.
+        costs: Costs and priors of the application.
+
+    Raises:
+        InputError: Costs with which nothing is to be decided, a class without trials, or raw
+            scores on which no threshold is better than treating everyone alike.
+
+    Example:
+        >>> from lightning_sasv.fitted import FittedSystem
+        >>> system = FittedSystem("B1", {"rule": "sum"}, {"fitted": np.array(True)})
+        >>> asv, cm = np.array([0.0, 1.0, 0.5]), np.array([1.0, 2.0, -3.0])
+        >>> choose_rule(system, Scores(asv, cm, np.array([2, 1, 0])), CostModel())
+        DecisionRule(kind='threshold', threshold=1.0, bounds=None)
+    """
+    if costs.default_cost <= 0:
+        raise InputError(
+            "at these costs there is nothing to decide: C_miss π_tar is "
+            f"{costs.weight_miss:g}, C_fa,non π_non + C_fa,spf π_spf is "
+            f"{costs.weight_fa_nontarget + costs.weight_fa_spoof:g}; both must be above 0"
+        )
+    fused = frozen(system)(dev.asv, dev.cm)
+    if system.gives_llrs:
+        bounds = dev_bounds(fused.asv_llr, fused.cm_llr, dev.label)
+        return DecisionRule(BAYES, -costs.log_beta, bounds)
+    found = a_dcf(fused.sasv, dev.label, costs)
+    if not (found.min < 1 and math.isfinite(found.threshold)):
+        raise InputError(
+            "at these costs no threshold on the fused score is better on dev than accepting or "
+            "rejecting everyone; choose other costs, or a system with LLRs (L3c, L3t)"
+        )
+    return DecisionRule(THRESHOLD, found.threshold, None)
+
+
+def unreachable(rule: DecisionRule, costs: CostModel) -> str | None:
+    """``"accept"`` or ``"reject"`` if no pair of bounded LLRs can lead to that decision."""
+    if rule.bounds is None:
+        return None
+    asv, cm = np.array(rule.bounds)  # (lower, upper) of each
+    low, high = accept(FusedScores(asv, cm, asv), costs).tolist()
+    if low:
+        return "reject"
+    return None if high else "accept"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +110,10 @@ class Verdict:
         margin: How far the trial is from the decision boundary, positive iff accepted. For the
             Bayes policy the log of the ratio of the two expected costs, reject over accept; else
             score minus threshold.
+
+    Example:
+        >>> Verdict(True, 2.5, None, None, 0.5, lambda: np.array(["because"])).decision
+        'accept'
     """
 
     accepted: Any
@@ -60,28 +140,30 @@ class Scorer:
     """A deployed fusion system: call it with an ASV and a CM score, or with arrays of them.
 
     Args:
-        system: Fitted system of one seed.
+        system: Fitted system, as a module or as it was read.
         rule: How it decides.
         costs: Costs and priors of the application.
         metadata: Where all this comes from.
         bounds: Whether LLRs are kept within their bounds.
 
     Example:
-        >>> verdict = load("bundle")(0.71, 9.3)  # doctest: +SKIP
-        >>> verdict.decision, verdict.reason  # doctest: +SKIP
-        ('accept', 'accepted: target, ASV LLR 7.05 above -0.59, CM LLR 9.72 above 0.11')
+        >>> from lightning_sasv.fitted import FittedSystem
+        >>> system = FittedSystem("B1", {"rule": "sum"}, {"fitted": np.array(True)})
+        >>> scorer = Scorer(system, DecisionRule("threshold", 2.0, None), CostModel(), {})
+        >>> scorer(0.5, 2.0).decision, scorer(0.5, 2.0).reason
+        ('accept', 'accepted: score 2.5 above 2')
     """
 
     def __init__(
         self,
-        system: FusionSystem,
+        system: Fusion,
         rule: DecisionRule,
         costs: CostModel,
         metadata: Mapping[str, Any],
         *,
         bounds: bool = True,
     ) -> None:
-        self.system, self.rule, self.costs = system, rule, costs
+        self.system, self.rule, self.costs = frozen(system), rule, costs
         self.metadata, self.bounds = metadata, bounds
 
     def __call__(self, asv: Any, cm: Any, *, bounds: bool | None = None) -> Verdict:
@@ -95,58 +177,34 @@ class Scorer:
         Raises:
             InputError: A score that is not a finite number, or shapes that do not agree.
         """
-        given = _numbers("asv", asv), _numbers("cm", cm)
-        if given[0].shape != given[1].shape:
-            raise InputError(f"asv and cm differ in shape: {given[0].shape} and {given[1].shape}")
-        single = given[0].ndim == 0
-        with torch.inference_mode():
-            fused = self.system(*(np.atleast_1d(values) for values in given))
-            if self.rule.kind == BAYES:
-                return self._bayes(fused, self.bounds if bounds is None else bounds, single)
-            return self._threshold(fused, single)
+        sides = [side.tolist() if is_tensor(side) else side for side in (asv, cm)]
+        ranks = {np.ndim(side) for side in sides}
+        if ranks == {0, 1}:
+            raise InputError("asv and cm differ in shape: one is a number, the other is not")
+        fused = self.system(*([side] if ranks == {0} else side for side in sides))
+        if self.rule.kind == BAYES:
+            return self._bayes(fused, self.bounds if bounds is None else bounds, ranks == {0})
+        return self._threshold(fused, ranks == {0})
 
     def _bayes(self, fused: FusedScores, bounds: bool, single: bool) -> Verdict:
         """The optimal policy on both LLRs."""
-        raw_asv, raw_cm, score = fused
-        asv, cm, costs = raw_asv, raw_cm, self.costs
+        asv, cm, score = fused
         if bounds and self.rule.bounds is not None:
-            asv = raw_asv.clamp(*self.rule.bounds.asv_llr)
-            cm = raw_cm.clamp(*self.rule.bounds.cm_llr)
-            score = fuse_llrs(self.system, asv, cm)
-        risk, threshold = compared(FusedScores(asv, cm, score), costs)
-        accepted = risk > threshold
-        words = partial(
-            reason_sentences,
-            accepted.numpy(),
-            (asv.numpy(), cm.numpy()),
-            ((asv != raw_asv).numpy(), (cm != raw_cm).numpy()),
-            costs,
-        )
-        shown = accepted, score, asv, cm, risk - threshold
+            asv, cm = np.clip(asv, *self.rule.bounds.asv_llr), np.clip(cm, *self.rule.bounds.cm_llr)
+            score = fuse(self.system.rule, self.system.rho, asv, cm)
+        risk, threshold = compared(FusedScores(asv, cm, score), self.costs)
+        moved = asv != fused.asv_llr, cm != fused.cm_llr
+        words = partial(reason_sentences, risk > threshold, (asv, cm), moved, self.costs)
+        shown = risk > threshold, score, asv, cm, risk - threshold
         return Verdict(*(_plain(part, single) for part in shown), words)  # type: ignore[call-arg]
 
     def _threshold(self, fused: FusedScores, single: bool) -> Verdict:
         """A threshold on the fused score, for systems without LLRs."""
         margin = fused.sasv - self.rule.threshold
-        accepted = margin > 0
-        words = partial(
-            threshold_sentences, accepted.numpy(), fused.sasv.numpy(), self.rule.threshold
-        )
-        score = _plain(fused.sasv, single)
-        return Verdict(_plain(accepted, single), score, None, None, _plain(margin, single), words)
+        words = partial(threshold_sentences, margin > 0, fused.sasv, self.rule.threshold)
+        accepted, score, gap = (_plain(part, single) for part in (margin > 0, fused.sasv, margin))
+        return Verdict(accepted, score, None, None, gap, words)
 
 
-def _numbers(name: str, values: Any) -> Any:
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().double().numpy()
-    try:
-        array = np.array(values, dtype=np.float64)  # a copy: torch wants to be able to write
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number or numbers, got {values!r:.60}") from None
-    if array.ndim > 1:
-        raise InputError(f"{name} must be a number or one-dimensional, got shape {array.shape}")
-    return array
-
-
-def _plain(values: torch.Tensor, single: bool) -> Any:
-    return values[0].item() if single else values.numpy()
+def _plain(values: Any, single: bool) -> Any:
+    return values[0].item() if single else values

@@ -153,7 +153,8 @@ class Fusion:
             own = [name for name in state if name.startswith(place)]
             values = {name.removeprefix(f"{place}."): state[name] for name in own}
             pairs = stage.apply(values, pairs, self._settings())
-        return FusedScores(*pairs, fuse(self.rule, state.get("rho"), *pairs))
+        asv, cm = pairs
+        return FusedScores(asv, cm, fuse(self.rule, state.get("rho"), asv, cm))
 
     def check_state(self, state: State) -> None:
         """Raise unless a state (arrays) has the names and shapes of this system and makes sense.

@@ -103,7 +103,7 @@ def fit_multinomial(scores: Floats, labels: Codes, penalty: float = SMALL_PENALT
     def loss(llrs: Floats) -> tuple[float, Floats, Floats]:
         log_sum = log_add(np.zeros_like(weight), log_add(-llrs[0], -llrs[1]))
         posterior = np.exp(-llrs - log_sum)
-        value = weight @ (log_sum + (truth * llrs).sum(axis=0))
+        value = float(weight @ (log_sum + (truth * llrs).sum(axis=0)))
         return value, weight * (truth - posterior), weight * _covariance(posterior)
 
     return fit_affine_pair(scores, loss, penalty, (np.zeros((2, 2)), np.zeros(2)))
@@ -145,7 +145,8 @@ def fit_joint(
         error = sigmoid(-margin)
         slope = -weight * sign * error  # dL/ds; d²s/dy² is −covariance of the shares
         outer = weight * error * (1 - error) * (share[:, None] * share)
-        return weight @ _softplus(-margin), slope * share, outer - slope * _covariance(share)
+        value = float(weight @ _softplus(-margin))
+        return value, slope * share, outer - slope * _covariance(share)
 
     return fit_affine_pair(scores, loss, penalty, _separate_start(scores, labels), diagonal=True)
 
@@ -179,8 +180,8 @@ def fit_affine_pair(
         gradient = (slope @ features.T).ravel()[free]
         blocks = (curvature[:, :, None] * features) @ features.T  # (2, 2, 3, 3)
         hessian = blocks.transpose(0, 2, 1, 3).reshape(6, 6)[np.ix_(free, free)]
-        value += 0.5 * (ridge @ parameters**2)
-        return float(value), gradient + ridge * parameters, hessian + np.diag(ridge)
+        value += float(0.5 * (ridge @ parameters**2))
+        return value, gradient + ridge * parameters, hessian + np.diag(ridge)
 
     weight, bias = start
     theta = np.column_stack([weight * scale, bias + weight @ centre])
