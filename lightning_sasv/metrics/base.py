@@ -1,8 +1,10 @@
-"""What the metric classes share: states that keep every trial, or histograms of constant size.
+"""What the metric classes share: one state, which is every trial or the counts on a grid.
 
-The states of a class are lists that are concatenated across processes, so a value does not depend
-on the size of the batches or the number of processes. Scores and labels are kept as float64: a
-process without any trial contributes empty tensors, and those must have the type of the others.
+Lists are concatenated across processes and counts are summed, so a value does not depend on the
+size of the batches or the number of processes. Scores and labels are kept as float64: a process
+without trials contributes empty tensors, which must have the type of the others. Either state
+becomes sorted classes with weights (``points.Classes``), and the value is the same function of
+these: on a grid every score counts as the edge above it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 import warnings
 import zlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -21,14 +23,15 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_cat
 
 from lightning_sasv.checks import (
-    Codes,
     EmptyClassError,
     Floats,
     UndefinedMetricError,
     as_labels,
+    as_scores,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.histogram import Histogram, check_edges, count_bins
+from lightning_sasv.metrics.functional.points import Classes, Steps
+from lightning_sasv.trials import TrialClass
 
 MissingClass: TypeAlias = Literal["error", "nan"]
 Thresholds: TypeAlias = Tensor | Sequence[float]
@@ -37,14 +40,14 @@ Labels: TypeAlias = Tensor | np.ndarray | Sequence[str] | Sequence[int]
 
 
 class TrialMetric(Metric):
-    """A metric of scores and labels of trials; subclasses say what to do with all of them.
+    """A metric of scores and labels of trials; subclasses say which function of the classes it is.
 
     Every metric of the same columns has the same states, so a ``MetricCollection`` keeps them once.
 
     Args:
-        thresholds: For each column an ascending grid. Given, only histograms on that grid are kept
-            (constant memory, summed across processes), and the value is that of scores rounded up
-            to the grid, at whose edges the error rates are exact.
+        thresholds: An ascending grid, one for each column. Given, only histograms on that grid are
+            kept (constant memory, summed across processes), and the value is that of scores rounded
+            up to the grid, at whose edges the error rates are exact.
         missing_class: What a class without trials means: an ``error``, or ``nan`` with a warning,
             as in the first batches of a validation. The same holds for trials whose metric is
             undefined (a verifier too poor for a t-DCF).
@@ -56,32 +59,40 @@ class TrialMetric(Metric):
     full_state_update = False
     plot_lower_bound = 0.0
 
-    columns: ClassVar[tuple[str, ...]]
+    columns: ClassVar[Mapping[str, tuple[str, ...]]]
+    """The columns of scores, and what the functions of the classes call them."""
+    extra_edges: Sequence[float] = ()
+    """Thresholds that the metric itself needs on a grid."""
+
     labels: list[Tensor] | Tensor
 
     def __init__(
         self,
-        thresholds: Sequence[Thresholds] | None = None,
+        thresholds: Thresholds | Sequence[Thresholds] | None = None,
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if missing_class not in get_args(MissingClass):
-            raise ValueError(f"missing_class must be error or nan, got {missing_class!r}")
+        check_choice("missing_class", missing_class, MissingClass)
         self.missing_class = missing_class
         self.binned = thresholds is not None
+        self.edges: dict[str, Tensor] = {}  # no buffers: `module.half()` would round them
         if thresholds is None:
-            for name in (*self.columns, "labels"):
-                self.add_state(name, default=[], dist_reduce_fx="cat", persistent=True)
+            self._add_states()
             return
-        # No buffers: `module.half()` would round them.
-        self.edges: dict[str, Tensor] = {}
-        self._counts: dict[str, str] = {}
-        for name, grid in zip(self.columns, thresholds, strict=True):
-            self.edges[name] = edges = check_edges(grid, self._extra_edges())
-            self._counts[name] = state_name(f"{name}_counts", edges)
-            counts = torch.zeros(3, edges.numel() + 1, dtype=torch.int64)
-            self.add_state(self._counts[name], counts, dist_reduce_fx="sum", persistent=True)
+        grids = [thresholds] if len(self.columns) == 1 else thresholds
+        for name, grid in zip(self.columns, grids, strict=True):
+            self.edges[name] = edges = _as_edges(grid, self.extra_edges)
+            zeros = torch.zeros(len(TrialClass), edges.numel() + 1, dtype=torch.int64)
+            self.add_state(self._counts(name), zeros, dist_reduce_fx="sum", persistent=True)
+
+    def _add_states(self) -> None:
+        for name in (*self.columns, "labels"):
+            self.add_state(name, default=[], dist_reduce_fx="cat", persistent=True)
+
+    def _counts(self, name: str) -> str:
+        """Name of the state that counts a column."""
+        return state_name(f"{name}_counts", self.edges[name])
 
     @property
     def dtype(self) -> torch.dtype:
@@ -91,7 +102,7 @@ class TrialMetric(Metric):
     def compute(self) -> Tensor:
         """The metric of all trials so far, in float64."""
         try:
-            value = self._from_bins(*self._histograms()) if self.binned else self._of(*self._all())
+            value = self._value()
         except (EmptyClassError, UndefinedMetricError) as error:
             if self.missing_class == "error":
                 raise
@@ -104,63 +115,65 @@ class TrialMetric(Metric):
         return self._plot(val, ax)
 
     @abstractmethod
-    def _of(self, *columns: Any) -> float:
-        """The metric of columns of scores and, last, the label codes."""
+    def _value(self) -> float:
+        """The metric of the states."""
 
-    @abstractmethod
-    def _from_bins(self, *histograms: Histogram) -> float:
-        """The metric of one histogram per column."""
+    def _classes(self) -> Classes:
+        """The states as sorted classes: of every trial, or of bins."""
+        columns: dict[str, Any] = {}
+        for name, roles in self.columns.items():
+            column = self._bins(name) if self.binned else as_scores(self._array(name), name)
+            columns |= dict.fromkeys(roles, column)
+        if self.binned:
+            return _Bins(columns, np.empty(0, np.int8))
+        return Classes(columns, as_labels(self._array("labels")))
 
-    def _extra_edges(self) -> tuple[float, ...]:
-        """Thresholds that the metric needs on the grid."""
-        return ()
+    def _array(self, name: str) -> Floats:
+        state = getattr(self, name)
+        return dim_zero_cat(state).cpu().numpy() if len(state) else np.empty(0)
+
+    def _bins(self, name: str) -> tuple[Floats, np.ndarray]:
+        edges = np.append(self.edges[name].numpy(), np.inf)
+        return edges, getattr(self, self._counts(name)).cpu().numpy()
 
     def _keep(self, labels: Labels, **given: Scores) -> None:
         """Add a batch to the states."""
-        labels = as_codes(labels)
+        codes = as_codes(labels)
         columns = {name: as_column(scores, name) for name, scores in given.items()}
         for name, scores in columns.items():
-            if scores.shape != labels.shape:
+            if scores.shape != codes.shape:
                 raise InputError(
-                    f"{name} {tuple(scores.shape)} and labels {tuple(labels.shape)} differ in shape"
+                    f"{name} {tuple(scores.shape)} and labels {tuple(codes.shape)} differ in shape"
                 )
-        if self.binned:
-            for name, scores in columns.items():
-                counts = getattr(self, self._counts[name])
-                codes = labels.to(scores.device)
-                counts += count_bins(scores, codes, self.edges[name], name).to(counts.device)
-            return
         for name, scores in columns.items():
-            getattr(self, name).append(scores.flatten())
-        device = next(iter(columns.values())).device
-        self.labels.append(labels.detach().to(device, torch.float64).flatten())  # type: ignore[union-attr]
+            if self.binned:
+                counts = getattr(self, self._counts(name))
+                found = _count_bins(scores.flatten(), codes.flatten(), self.edges[name], name)
+                counts += found.to(counts.device)
+            else:
+                getattr(self, name).append(scores.flatten())
+        if not self.binned:
+            kept = codes.detach().to(scores.device, torch.float64).flatten()
+            self.labels.append(kept)  # type: ignore[union-attr]
 
-    def _all(self) -> tuple[Floats | Codes, ...]:
-        """Every trial so far, column by column, labels last."""
-        columns = (_as_array(getattr(self, name)) for name in (*self.columns, "labels"))
-        return tuple(columns)
 
-    def _histograms(self) -> list[Histogram]:
-        return [
-            Histogram(self.edges[name].numpy(), getattr(self, self._counts[name]).cpu().numpy())
-            for name in self.columns
-        ]
+class _Bins(Classes):
+    """Classes whose trials are known up to the bins of a grid; each bin counts at its upper edge.
+
+    Columns are pairs: the upper edges, and the trials of each class (in code order) in each bin.
+    """
+
+    def _steps(self, column: str, members: tuple[TrialClass, ...]) -> Steps:
+        edges, counts = self.columns[column]
+        return Steps(edges, counts[list(members)].sum(axis=0))
 
 
 class ScoreMetric(TrialMetric):
     """A metric of one score per trial."""
 
-    columns = ("scores",)
+    columns: ClassVar = {"scores": ("sasv", "cm")}
 
     scores: list[Tensor] | Tensor
-
-    def __init__(
-        self,
-        thresholds: Thresholds | None = None,
-        missing_class: MissingClass = "error",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(None if thresholds is None else (thresholds,), missing_class, **kwargs)
 
     def update(self, scores: Scores, labels: Labels) -> None:
         """Add a batch.
@@ -177,30 +190,29 @@ class ScoreMetric(TrialMetric):
 class PairMetric(TrialMetric):
     """A metric of an ASV and a CM score per trial."""
 
-    columns = ("asv", "cm")
+    columns: ClassVar = {"asv": ("asv",), "cm": ("cm",)}
 
     asv: list[Tensor] | Tensor
     cm: list[Tensor] | Tensor
 
     def update(self, asv: Scores, cm: Scores, labels: Labels) -> None:
-        """Add a batch.
-
-        Args:
-            asv: ASV scores of any real type, shape and device (a tensor, an array or a list); kept
-                as float64.
-            cm: CM scores, likewise.
-            labels: ``TrialClass`` codes of the same shape, or the words ``target``, ``nontarget``,
-                ``spoof``.
-        """
+        """Add a batch of ASV scores, CM scores and labels, as :meth:`ScoreMetric.update` does."""
         self._keep(labels, asv=asv, cm=cm)
+
+
+def check_choice(name: str, value: str, choices: Any) -> None:
+    """Raise a ``ValueError`` that lists the choices unless the value is one of them."""
+    known = get_args(choices)
+    if value not in known:
+        raise ValueError(f"{name} must be {' or '.join(known)}, got {value!r}")
 
 
 def state_name(name: str, parameters: Tensor | np.ndarray) -> str:
     """Name of a state that means something only together with fixed parameters, such as a grid.
 
     A ``MetricCollection`` merges metrics whose states have equal names and, after the first batch,
-    equal values. Sums over different grids may be equal by chance, so the name tells them apart;
-    and a checkpoint does not load into a metric with other parameters.
+    equal values, which sums over different grids may have by chance. And a checkpoint does not load
+    into a metric with other parameters.
     """
     return f"{name}_{zlib.crc32(np.ascontiguousarray(parameters).tobytes()):08x}"
 
@@ -226,7 +238,22 @@ def as_codes(labels: Labels) -> Tensor:
     return torch.as_tensor(as_labels(array.ravel())).view(array.shape)
 
 
-def _as_array(state: list[Tensor] | Tensor) -> Floats:
-    if isinstance(state, list) and not state:
-        return np.empty(0)
-    return dim_zero_cat(state).cpu().numpy()
+def _as_edges(thresholds: Any, extra: Sequence[float]) -> Tensor:
+    """Ascending thresholds as float64, with those that the metric itself needs."""
+    edges = torch.as_tensor(thresholds, dtype=torch.float64).flatten()
+    finite, size = bool(torch.isfinite(edges).all()), edges.numel()
+    if not size or not finite or bool((edges.diff() <= 0).any()):
+        raise InputError(f"thresholds must be finite and strictly ascending, got {size} of them")
+    return torch.unique(torch.cat([edges, torch.tensor(extra, dtype=torch.float64)]), sorted=True)
+
+
+def _count_bins(scores: Tensor, labels: Tensor, edges: Tensor, name: str) -> Tensor:
+    """Trials of each class in each bin, (3, edges + 1); a bin ends with its upper edge."""
+    if bool(torch.isnan(scores).any()):
+        raise InputError(f"{name} holds NaN")
+    codes = labels.to(scores.device, torch.int64)
+    if bool(((codes < 0) | (codes > 2) | (codes != labels.to(scores.device))).any()):
+        raise InputError("labels must be 0 (spoof), 1 (target) or 2 (nontarget)")
+    bins = edges.numel() + 1
+    place = torch.bucketize(scores, edges.to(scores.device)) + bins * codes
+    return torch.bincount(place, minlength=3 * bins).view(3, bins)

@@ -16,9 +16,8 @@ from torchmetrics import Metric
 from lightning_sasv.checks import UndefinedMetricError
 from lightning_sasv.metrics import ADCF, SASVEER, TDCF, Cllr, TandemEER
 from lightning_sasv.metrics.functional import all_metrics, t_eer
-from lightning_sasv.metrics.functional.tandem import TandemCurves
+from lightning_sasv.metrics.functional.tandem import TandemCurves, bracket, closest_bracket
 from lightning_sasv.metrics.functional.teer import tandem_of
-from lightning_sasv.metrics.tandem_eer import bracket, closest_bracket
 from tests.metrics.oracles import trials
 
 ONE_SCORE: dict[str, Callable[..., Metric]] = {

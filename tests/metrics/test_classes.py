@@ -43,7 +43,7 @@ def test_either_kind_of_bona_fide_speech_will_do_for_the_countermeasure(
         assert float(metric.compute()) == 0.5
     metric = CMEER(**kwargs)
     metric.update(torch.tensor([1.0]), [0])
-    with pytest.raises(ValueError, match="no target trials"):
+    with pytest.raises(ValueError, match="no bona fide"):
         metric.compute()
 
 

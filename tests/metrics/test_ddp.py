@@ -66,11 +66,7 @@ def collection(part: slice) -> dict[str, float]:
     asv, cm, labels = (column[part] for column in trials(torch.float64))
     if labels.numel():
         group.update(asv + cm, labels)
-    found = {f"group_{name}": float(x) for name, x in group.compute().items()}
-    binned = SASVEER(thresholds=GRID)
-    if labels.numel():
-        binned.update(asv + cm, labels)
-    return found | {"binned": float(binned.compute())}
+    return {f"group_{name}": float(x) for name, x in group.compute().items()}
 
 
 def worker(rank: int, folder: str) -> None:

@@ -227,3 +227,44 @@ def _smallest(
     mean, cm = path_points(curves, rho).nearest()
     k = int(np.argmin(measure(np.arange(cm.size), cm)))
     return PathPair(k, int(cm[k]), float(mean[k]))
+
+
+def bracket(curves: TandemCurves) -> tuple[float, float, bool]:
+    """Smallest and largest value a concurrent point can have, and whether one must exist.
+
+    Only bins where the gap of the path miss = fa_non can vanish remain. Where it certainly changes
+    its sign, it does vanish.
+    """
+    bounds = path_bounds(curves)
+    lowest, highest = (gap[:-1] for gap in bounds.gap_at)  # at thresholds on the path
+    certain = bool((lowest > _NEAR).any() and (highest < -_NEAR).any())
+    possible = bounds.possible()
+    if not possible.size:
+        return math.inf, -math.inf, False
+    low, high = bounds.rate
+    return float(low[possible].min()), float(high[possible].max()), certain
+
+
+def closest_bracket(curves: TandemCurves) -> tuple[float, float]:
+    """Smallest and largest t-EER that the pair closest to concurrency can have.
+
+    Between two ASV thresholds of the grid the balancing CM threshold lies between those of the
+    two, and with it every rate. Pairs whose residual must exceed what some threshold of the grid
+    reaches for certain are not the closest.
+    """
+    upper = path_points(curves, 0.5).upper
+    at = np.arange(upper.size)
+    low, high = _rate_spans(curves, (at, at), (upper - 1, upper))
+    best = (high.max(axis=0) - low.min(axis=0)).min()
+    low, high = _rate_spans(curves, (at, at + 1), (np.append(upper[1:], 1) - 1, upper))
+    possible = low.max(axis=0) - high.min(axis=0) <= best + _NEAR
+    ends = [(rates[0] + (rates[1] + rates[2]) / 2) / 2 for rates in (low, high)]
+    return float(ends[0][possible].min()), float(ends[1][possible].max())
+
+
+def _rate_spans(
+    curves: TandemCurves, asv: tuple[Index, Index], cm: tuple[Index, Index]
+) -> tuple[Floats, Floats]:
+    """Smallest and largest miss, fa_non and fa_spf between two ASV and two CM thresholds."""
+    lax, strict = (curves.rates(a, c) for a, c in zip(asv, cm, strict=True))
+    return np.stack([lax[0], *strict[1:]]), np.stack([strict[0], *lax[1:]])

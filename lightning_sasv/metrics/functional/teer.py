@@ -137,11 +137,7 @@ def t_eer(
     """
     check_rule(rule)
     _check_rho(rho)
-    tandem = tandem_of(asv, cm, labels)
-    meeting = find_meeting(tandem)
-    if rule == "interpolated" and meeting is not None:
-        return at_meeting(tandem, meeting)
-    return at_thresholds(tandem, tandem.points(), rule, rho, meeting is not None)
+    return tandem_eer_of(_classes_of(asv, cm, labels), rule, rho)
 
 
 def t_eer_path(
@@ -192,13 +188,13 @@ def meeting_of(classes: Classes) -> float:
     return math.nan if meeting is None else meeting.value
 
 
-def tandem_eer_of(classes: Classes) -> TandemEER:
+def tandem_eer_of(classes: Classes, rule: Rule = "interpolated", rho: float = 0.5) -> TandemEER:
     """:func:`t_eer` of the columns ``asv`` and ``cm``."""
     tandem, meeting = Tandem(*classes.tandem()), _meeting(classes)
-    if meeting is not None:
+    if rule == "interpolated" and meeting is not None:
         return at_meeting(tandem, meeting)
     points = classes.for_all_weights("points of the tandem", tandem.points)
-    return at_thresholds(tandem, points, "interpolated", 0.5, exists=False)
+    return at_thresholds(tandem, points, rule, rho, meeting is not None)
 
 
 def _meeting(classes: Classes) -> Meeting | None:
@@ -218,10 +214,14 @@ def _check_rho(rho: float) -> None:
 
 def tandem_of(asv: ArrayLike, cm: ArrayLike, labels: ArrayLike) -> Tandem:
     """The sorted scores of each class, checked: of one length and with every class present."""
+    return Tandem(*_classes_of(asv, cm, labels).tandem())
+
+
+def _classes_of(asv: ArrayLike, cm: ArrayLike, labels: ArrayLike) -> Classes:
     columns, codes = {"asv": as_scores(asv, "asv"), "cm": as_scores(cm, "cm")}, as_labels(labels)
     check_same_length({**columns, "labels": codes})
     check_has_class(codes, *TrialClass)
-    return Tandem(*Classes(columns, codes).tandem())
+    return Classes(columns, codes)
 
 
 def at_meeting(tandem: Tandem, meeting: Meeting) -> TandemEER:

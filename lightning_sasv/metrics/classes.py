@@ -1,0 +1,209 @@
+"""Metric classes of one score per trial."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.metrics.base import (
+    Labels,
+    MissingClass,
+    ScoreMetric,
+    Scores,
+    Thresholds,
+    as_codes,
+    as_column,
+    check_choice,
+)
+from lightning_sasv.metrics.functional.cllr import cllr_of, hull_cllr, parts_of
+from lightning_sasv.metrics.functional.dcf import a_dcf_weights, bayes_threshold, dcf_of
+from lightning_sasv.metrics.functional.eer import Convention, check_convention, rate_of
+from lightning_sasv.metrics.functional.pav import hull
+from lightning_sasv.metrics.functional.points import Detection
+from lightning_sasv.trials import TrialClass
+
+Task: TypeAlias = Literal["sasv", "sv", "spf", "cm"]
+Part: TypeAlias = Literal["cllr", "min", "calib"]
+Kind: TypeAlias = Literal["min", "actual"]
+
+
+class SASVEER(ScoreMetric):
+    """Equal error rate of spoofing-aware verification, or of one of its parts.
+
+    Tasks: ``sasv``, targets against nontargets and spoofs; ``sv``, targets against nontargets;
+    ``spf``, targets against spoofs; ``cm``, bona fide (targets, nontargets or both) against spoofs.
+
+    With ``thresholds`` the error is at most the larger share of positives or negatives in the bin
+    where the two error rates cross (for ``rocch``: in any bin).
+
+    Args:
+        task: Which classes are told apart.
+        convention: See :func:`lightning_sasv.metrics.functional.eer`.
+        thresholds: Ascending grid for the version of constant memory.
+        missing_class: ``error`` or ``nan``.
+        kwargs: Of ``torchmetrics.Metric``.
+
+    Example:
+        >>> import torch
+        >>> metric = SASVEER()
+        >>> metric.update(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([1, 2, 0]))
+        >>> metric.compute()
+        tensor(0., dtype=torch.float64)
+    """
+
+    plot_upper_bound = 1.0
+    plot_legend_name = "EER"
+
+    def __init__(
+        self,
+        task: Task = "sasv",
+        convention: Convention = "asvspoof",
+        thresholds: Thresholds | None = None,
+        missing_class: MissingClass = "error",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(thresholds, missing_class, **kwargs)
+        check_choice("task", task, Task)
+        check_convention(convention)
+        self.task, self.convention = task, convention
+
+    def _value(self) -> float:
+        return rate_of(self._classes().task(self.task), self.convention)
+
+
+class CMEER(SASVEER):
+    """Equal error rate of a countermeasure: bona fide against spoofed trials.
+
+    Example:
+        >>> import torch
+        >>> metric = CMEER()
+        >>> metric.update(torch.tensor([2.0, 1.0, 0.0]), ["target", "nontarget", "spoof"])
+        >>> metric.compute()
+        tensor(0., dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        convention: Convention = "asvspoof",
+        thresholds: Thresholds | None = None,
+        missing_class: MissingClass = "error",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__("cm", convention, thresholds, missing_class, **kwargs)
+
+
+class Cllr(ScoreMetric):
+    """Cllr in bits, targets against nontargets and spoofs pooled, or one of its two parts.
+
+    With ``thresholds`` the losses are summed exactly, and only ``min`` is approximate: it is never
+    below the exact value, and exceeds it by at most ½ [X log2(1 + Y/X) + Y log2(1 + X/Y)], where X
+    and Y are the largest shares of positives and of negatives in one bin. ``calib`` errs likewise.
+
+    Args:
+        part: ``cllr``, ``min`` (discrimination) or ``calib`` (calibration).
+        thresholds: Ascending grid for the version of constant memory.
+        missing_class: ``error`` or ``nan``.
+        kwargs: Of ``torchmetrics.Metric``.
+
+    Example:
+        >>> import torch
+        >>> metric = Cllr()
+        >>> metric.update(torch.zeros(3), torch.tensor([1, 2, 0]))
+        >>> metric.compute()
+        tensor(1., dtype=torch.float64)
+    """
+
+    plot_legend_name = "bits"
+
+    losses: Tensor
+
+    def __init__(
+        self,
+        part: Part = "cllr",
+        thresholds: Thresholds | None = None,
+        missing_class: MissingClass = "error",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(thresholds, missing_class, **kwargs)
+        check_choice("part", part, Part)
+        self.part = part
+        if self.binned:
+            zeros = torch.zeros(2, dtype=torch.float64)  # negatives, positives
+            self.add_state("losses", zeros, dist_reduce_fx="sum", persistent=True)
+
+    def update(self, scores: Scores, labels: Labels) -> None:
+        """Add a batch; see :meth:`ScoreMetric.update`."""
+        codes, column = as_codes(labels), as_column(scores, "scores")
+        super().update(column, codes)
+        if not self.binned:
+            return
+        target = codes.to(column.device).flatten() == TrialClass.TARGET
+        values = column.flatten()
+        loss = torch.nn.functional.softplus(torch.where(target, -values, values), threshold=1e9)
+        sums = torch.stack([loss[~target].sum(), loss[target].sum()])
+        self.losses = self.losses + sums.to(self.losses.device)
+
+    def _value(self) -> float:
+        task = self._classes().task("sasv")
+        floor = 0.0 if self.part == "cllr" else hull_cllr(hull(*task.pooled))
+        if self.part == "min":
+            return floor
+        parts = parts_of(self._cost(task), floor)
+        if math.isinf(parts.cllr):
+            warnings.warn("Cllr is infinite: a target is -inf or another trial +inf", stacklevel=3)
+        return parts.cllr if self.part == "cllr" else parts.calib
+
+    def _cost(self, task: Detection) -> float:
+        if not self.binned:
+            return cllr_of(task)
+        positives, negatives = (int(counts[-1]) for counts in task.pooled)
+        false, missed = (float(loss) for loss in self.losses)
+        return (false / negatives + missed / positives) / 2 / math.log(2)
+
+
+class ADCF(ScoreMetric):
+    """Normalised a-DCF, minimum or actual.
+
+    With ``thresholds`` the actual cost stays exact (its threshold joins the grid). The minimum is
+    never below the exact one, and exceeds it by at most the largest over the bins of
+    min(w_tar x, w_non y + w_spf z), normalised, where x, y, z are the classes' shares in the bin
+    and w the products of cost and prior.
+
+    Args:
+        costs: Costs and priors, or the name of a preset.
+        kind: ``min`` or ``actual``.
+        thresholds: Ascending grid for the version of constant memory.
+        missing_class: ``error`` or ``nan``.
+        kwargs: Of ``torchmetrics.Metric``.
+
+    Example:
+        >>> import torch
+        >>> metric = ADCF()
+        >>> metric.update(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([1, 2, 0]))
+        >>> metric.compute()
+        tensor(0., dtype=torch.float64)
+    """
+
+    plot_legend_name = "a-DCF"
+
+    def __init__(
+        self,
+        costs: CostModel | str = "a-dcf1",
+        kind: Kind = "min",
+        thresholds: Thresholds | None = None,
+        missing_class: MissingClass = "error",
+        **kwargs: Any,
+    ) -> None:
+        check_choice("kind", kind, Kind)
+        self.kind, self.weights = kind, a_dcf_weights(as_cost_model(costs))
+        self.extra_edges = (bayes_threshold(self.weights),)
+        super().__init__(thresholds, missing_class, **kwargs)
+
+    def _value(self) -> float:
+        cost = dcf_of(self._classes().task("sasv"), self.weights)
+        return cost.min if self.kind == "min" else cost.actual
