@@ -67,10 +67,12 @@ def _read(path: str | Path, layout: str) -> ScoreTable:
     import polars as pl
 
     table = read_table(path, layout, mend=True)
-    binary = pl.any_horizontal(pl.col(pl.String).str.contains("\0", literal=True))
-    rows = table.frame.select(binary.arg_true()).to_series()
+    bad = pl.any_horizontal(pl.col(pl.String).str.contains(r"\x00|^$"))
+    rows = table.frame.select(bad.arg_true()).to_series()
     if len(rows):
-        raise InputError(f"{table.where(rows[0])}: holds a NUL byte; this is no text file")
+        raise InputError(
+            f"{table.where(rows[0])}: a name is empty or holds a NUL byte; mend this line"
+        )
     return table
 
 

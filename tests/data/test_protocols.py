@@ -84,7 +84,8 @@ def test_missing_and_binary_protocol(tmp_path: Path) -> None:
         read_trials(tmp_path / "absent.txt")
     for content, says in (
         (b"\xff\xfe\x00S1", "line 1: not valid UTF-16"),
-        (b"S1 U1,U2\n\0 U3\n", "line 2: holds a NUL byte; this is no text file"),
+        (b"S1 U1,U2\n\0 U3\n", "line 2: a name is empty or holds a NUL byte; mend"),
+        (b"S1\tU1\n\tU3\n", "line 2: a name is empty"),
         (b"S1 U1\n\xffS2 U3\n", "line 2: not UTF-8 text; save the file as UTF-8"),
     ):
         (tmp_path / "binary").write_bytes(content)

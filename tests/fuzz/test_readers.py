@@ -104,6 +104,7 @@ def test_utterances(content: bytes) -> None:
 @fuzzed
 @given(contents(ENROLMENT))
 @example(b"S1 ,\n")
+@example(b"\t\x01")
 def test_enrolment(content: bytes) -> None:
     try:
         found = read_enrolment(file_of(content))
