@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from lightning_sasv.cli import COMMANDS
+from lightning_sasv.cli import COMMANDS, command_function
+from lightning_sasv.evaluation import fuse
 from lightning_sasv.scores import write_scores
 from tests.scores.samples import toy_scores
 
@@ -36,7 +39,7 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "checkpoints": ("files",),
     "loggers": ("files",),
     "callbacks": ("models", "results", "report", "checkpoints", "loggers"),
-    "experiment": ("callbacks", "console", "evaluation"),
+    "experiment": ("callbacks", "console"),
     "commands": ("experiment", "evaluation", "deploy", "frontends"),
     "cli": ("commands",),
 }
@@ -70,6 +73,13 @@ def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
     for path in layer_files(layer):
         own = {n.split(".")[1] for n in imports(path) if n.startswith("lightning_sasv.")}
         assert own <= below(layer), f"{path.name} imports {own - below(layer)}"
+
+
+def test_functions_of_metrics_know_neither_their_registry_nor_their_classes() -> None:
+    files = {*layer_files("metrics/functional")} - {PACKAGE / "metrics/functional/__init__.py"}
+    for path in files:  # the package hands out names of the floor above when first asked for
+        own = {n for n in imports(path) if n.startswith("lightning_sasv.metrics")}
+        assert all(n.startswith("lightning_sasv.metrics.functional") for n in own), path
 
 
 def test_every_module_belongs_to_a_layer() -> None:
@@ -146,25 +156,85 @@ def test_help_of_the_corpus_commands_does_not_import_torch() -> None:
     assert not first_to_import(helps, {"torch"})
 
 
-def test_scores_are_evaluated_and_converted_without_torch(tmp_path: Path) -> None:
+def test_scores_are_read_evaluated_decided_and_reported_without_torch(tmp_path: Path) -> None:
     write_scores(tmp_path / "dev.csv", toy_scores(300))
+    file = str(tmp_path / "dev.csv")
+    fuse(dev=file, eval=file, systems="B1,L3c,L3t,M3,J3", out=str(tmp_path / "fused"))
     lines = """
         convert dev.csv --to parquet --out dev.parquet
         evaluate dev.csv dev.parquet --by attack --ci speaker --replicates 3 --llrs --json out.json
+        decide dev.csv --fitted fused --compare
+        report fused --figures figures
     """
     commands = [line.split() for line in lines.strip().splitlines()]
     assert not first_to_import(commands, {"torch"}, tmp_path)
-    helps = [[command, "--help"] for command in ("evaluate", "convert", "fuse", "decide")]
+    assert (tmp_path / "figures" / "boundaries.svg").exists()
+    helps = [
+        [command, "--help"] for command in COMMANDS if command not in ("table", "sweep", "export")
+    ]
     assert not first_to_import(helps, {"torch"})
 
 
-def test_a_report_is_made_without_torch(tmp_path: Path) -> None:
-    write_scores(tmp_path / "dev.csv", toy_scores(300))
-    fuse = "fuse --dev dev.csv --eval dev.csv --out fused --systems B1,L3c,L3t,M3,J3"
-    first_to_import([fuse.split()], set(), tmp_path)
-    report = ["report", "fused", "--figures", "figures"]
-    assert not first_to_import([report, ["report", "--help"]], {"torch"}, tmp_path)
-    assert (tmp_path / "figures" / "boundaries.svg").exists()
+ON_ARRAYS = """
+import numpy as np
+from lightning_sasv import decisions
+from lightning_sasv.metrics import functional
+from lightning_sasv.trials import FusedScores
+asv, cm = np.random.default_rng(0).normal(size=(2, 90))
+labels = np.arange(90) % 3
+functional.all_metrics(asv, cm, asv + cm, labels, llrs=True)
+functional.by_group(labels, labels, asv=asv)
+functional.bootstrap("sasv_eer", asv, labels, n=3)
+fused = FusedScores(asv + cm, asv, cm)
+accepted = decisions.accept(fused, "a-dcf1")
+decisions.expected_cost(fused, "a-dcf1")
+decisions.empirical_cost(accepted, labels, "a-dcf1")
+decisions.reason_words(accepted, asv, cm, decisions.PRESETS["equal"])
+decisions.compare_policies(fused, labels, "equal")
+decisions.simulate(30)
+"""
+
+
+def test_metrics_and_decisions_on_arrays_do_not_import_torch() -> None:
+    assert "torch" not in imported_by(ON_ARRAYS)
+
+
+PUBLIC = {  # the function that does the work of each command
+    "table": "experiment.table",
+    "extract": "frontends.extract",
+    "sweep": "experiment.sweep",
+    "simulate": "data.simulate",
+    "import": "data.import_corpus",
+    "download": "data.download",
+    "export": "deploy.export",
+    "fuse": "evaluation.fuse",
+    "evaluate": "evaluation.evaluate",
+    "decide": "evaluation.decide",
+    "convert": "scores.convert",
+    "report": "report.write_report",
+}
+FOR_COMMANDS = {"tell", "begin"}  # through which a function speaks to its command
+
+
+def test_every_command_has_its_public_function() -> None:
+    assert PUBLIC.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("command", PUBLIC)
+def test_a_command_is_a_few_lines_over_a_public_function_with_its_parameters(command: str) -> None:
+    package, name = PUBLIC[command].split(".")
+    public = getattr(import_module(f"lightning_sasv.{package}"), name)
+    assert name in import_module(f"lightning_sasv.{package}").__all__
+    theirs = inspect.signature(public).parameters.values()
+    ours = inspect.signature(command_function(command)).parameters.values()
+    wanted = {p.name: p.default for p in theirs if p.name not in FOR_COMMANDS}
+    assert {p.name: p.default for p in ours} == wanted
+    module, function, _ = COMMANDS[command]
+    tree = ast.parse((PACKAGE / "commands" / f"{module}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            first = node.body[1] if ast.get_docstring(node) else node.body[0]
+            assert (node.end_lineno or 0) - first.lineno < 40
 
 
 def test_commands_that_train_nothing_run_without_lightning(tmp_path: Path) -> None:
