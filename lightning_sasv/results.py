@@ -63,9 +63,9 @@ def fused_metrics(
     from lightning_sasv.metrics.functional import Settings, all_metrics
 
     chosen = settings or Settings()
-    options = {"tandem_costs": chosen.tandem_costs, "convention": chosen.convention}
+    costs, others = chosen.costs, chosen.tandem_costs
     return {
-        name: all_metrics(one.asv_llr, one.cm_llr, one.sasv, labels, chosen.costs, **options)
+        name: all_metrics(*one, labels, costs, tandem_costs=others, convention=chosen.convention)
         for name, one in fused.items()
     }
 

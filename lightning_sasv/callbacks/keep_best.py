@@ -74,11 +74,11 @@ class KeepBest(Callback):
         """Restore what a checkpoint kept."""
         vars(self).update(state_dict)
 
-    def on_load_checkpoint(
+    def on_load_checkpoint(  # type: ignore[override]
         self,
         trainer: Trainer,
         pl_module: SASVModule,
-        checkpoint: dict[str, Any],  # type: ignore[override]
+        checkpoint: dict[str, Any],
     ) -> None:
         """Go on from a ``last.ckpt`` of version 0.1: its best epoch is in ``best.ckpt`` alone."""
         states = checkpoint["callbacks"]
@@ -87,7 +87,6 @@ class KeepBest(Callback):
         if self.state_key in states or not old or not file.is_file():
             return
         best = read_checkpoint(file)
-        pl_module.on_load_checkpoint(best)
         self.rate, self.epoch = old[0]["best_model_score"].reshape(1), torch.tensor([best["epoch"]])
         for name, value in best["state_dict"].items():
             part, first, rest = name.split(".", 2) if name[0] == "f" else (*name.split("."), "")

@@ -7,7 +7,7 @@ import importlib.util
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 
-from lightning_sasv.callbacks.write_results import WriteResults, is_dry_run
+from lightning_sasv.callbacks.write_results import is_dry_run, written_folder
 
 SHOWN = ("distributions", "boundaries", "det")
 
@@ -21,11 +21,10 @@ class LogFigures(Callback):
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Draw and log."""
-        writers = [c for c in trainer.callbacks if isinstance(c, WriteResults)]  # type: ignore[attr-defined]
         loggers = [one for one in trainer.loggers if isinstance(one, WandbLogger)]
-        if not (writers and loggers) or is_dry_run(trainer):
+        folder = written_folder(trainer)  # every process takes part in finding it
+        if folder is None or not loggers or is_dry_run(trainer):
             return
-        folder = writers[0].folder_of(trainer)  # every process takes part in finding it
         if not trainer.is_global_zero or importlib.util.find_spec("matplotlib") is None:
             return
         from lightning_sasv.report.curves import Material

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from pytorch_lightning import Callback, Trainer
+from pytorch_lightning import Callback, LightningDataModule, Trainer
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
@@ -98,3 +98,15 @@ def _log(pl_module: SASVModule, split: str, found: Metrics) -> None:
 def is_dry_run(trainer: Trainer) -> bool:
     """Whether the Trainer only tries out a few batches and keeps nothing (``fast_dev_run``)."""
     return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
+
+
+def written_folder(trainer: Trainer) -> Path | None:
+    """Where the results of a run are written, if they are."""
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]
+    return next((c.folder_of(trainer) for c in callbacks if isinstance(c, WriteResults)), None)
+
+
+def finish(trainer: Trainer, module: SASVModule, data: LightningDataModule) -> None:
+    """The end of every training: score dev and eval with the best epoch, and write the results."""
+    for stage in (trainer.validate, trainer.test):
+        stage(module, datamodule=data, verbose=False)

@@ -10,20 +10,19 @@ from typing import Any
 import torch
 from jsonargparse import set_parsing_settings
 from lightning_fabric.utilities.exceptions import MisconfigurationException
+from lightning_fabric.utilities.seed import max_seed_value
 from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 import lightning_sasv
-from lightning_sasv.callbacks import KeepBest, NoteInterrupt, WriteResults, interrupts
-from lightning_sasv.callbacks.write_results import is_dry_run
+from lightning_sasv.callbacks import KeepBest, NoteInterrupt, interrupts
+from lightning_sasv.callbacks.write_results import finish, is_dry_run, written_folder
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.commands.arguments import OneLineErrors, one_line
 from lightning_sasv.commands.configs import check_configs
 from lightning_sasv.console import print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.experiment.recipe import MAX_SEED
-from lightning_sasv.experiment.run import finish
 from lightning_sasv.models import SASVModule
 from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics
@@ -55,27 +54,19 @@ class SASVCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Our own options, and the links from one to another."""
-        parser.add_argument(
-            "--threads",
-            type=int,
-            default=1,
-            help="CPU threads; the last bits of a result depend on it, and for a model of this "
-            "size one is as good as more",
-        )
-        parser.add_argument(
-            "--evaluate",
-            type=bool,
-            default=True,
-            help="after fit: score dev and eval with the best checkpoint, write and show metrics",
-        )
-        parser.link_arguments("seed_everything", "data.seeds", compute_fn=as_seeds)
-        parser.link_arguments("seed_everything", "model.seeds", compute_fn=as_seeds)
+        threads = "CPU threads; the last bits of a result depend on it, and for a model of this "
+        threads += "size one is as good as more"
+        parser.add_argument("--threads", type=int, default=1, help=threads)
+        after = "after fit: score dev and eval with the best checkpoint, write and show metrics"
+        parser.add_argument("--evaluate", type=bool, default=True, help=after)
+        for part in ("data", "model"):
+            parser.link_arguments("seed_everything", f"{part}.seeds", compute_fn=as_seeds)
 
     def _set_seed(self) -> None:
         """Check the seed before Lightning takes it."""
         seed = self._get(self.config, "seed_everything")
-        if not (isinstance(seed, bool) or 0 <= seed <= MAX_SEED):
-            raise InputError(f"--seed_everything must lie in 0 to {MAX_SEED}, got {seed}")
+        if not (isinstance(seed, bool) or 0 <= seed <= max_seed_value):
+            raise InputError(f"--seed_everything must lie in 0 to {max_seed_value}, got {seed}")
         super()._set_seed()
 
     def before_instantiate_classes(self) -> None:
@@ -133,9 +124,7 @@ class SASVCLI(LightningCLI):
         """Show the results."""
         self._show()
 
-    def after_test(self) -> None:
-        """Show the results."""
-        self._show()
+    after_test = after_validate
 
     def after_predict(self) -> None:
         """Say where the scores are."""
@@ -143,29 +132,21 @@ class SASVCLI(LightningCLI):
 
     def _show(self, table: bool = True) -> None:
         """Table of the metrics, which corpus they come from, and where they were written."""
-        callbacks = self.trainer.callbacks  # type: ignore[attr-defined]
-        writers = [c for c in callbacks if isinstance(c, WriteResults)]
-        if not writers:
-            return
-        folder = writers[0].folder_of(self.trainer)  # every process takes part in finding it
-        if not self.trainer.is_global_zero:
+        folder = written_folder(self.trainer)  # every process takes part in finding it
+        if folder is None or not self.trainer.is_global_zero:
             return
         if table and (folder / METRICS_FILE).exists():
             print_results(read_metrics(folder / METRICS_FILE), self.datamodule.corpus.name)
         print_written(folder)
 
 
-def _file_problem(error: OSError) -> str:
-    """What a failed file operation of Lightning's (checkpoints, loggers) means to the user."""
-    if error.filename is None:  # Lightning's own text, e.g. of a missing checkpoint
-        return one_line(str(error))
-    return f"cannot use {error.filename}: {error.strerror}; choose another file or directory"
-
-
 def _as_message(error: Exception) -> InputError | RunError | None:
     """What an error of Lightning's means to the user; nothing for a mistake of ours."""
-    if isinstance(error, OSError):
-        return InputError(_file_problem(error))
+    if isinstance(error, OSError) and error.filename is not None:
+        where = f"cannot use {error.filename}: {error.strerror}"
+        return InputError(f"{where}; choose another file or directory")
+    if isinstance(error, OSError):  # Lightning's own text, e.g. of a missing checkpoint
+        return InputError(one_line(str(error)))
     if isinstance(error, OmegaConfBaseException):
         return InputError(f"configuration: {one_line(str(error))}")
     if isinstance(error, MisconfigurationException):
@@ -219,8 +200,6 @@ def train(args: Sequence[str]) -> SASVCLI:
                 save_config_kwargs={"overwrite": True},
                 args=list(args),
             )
-    except InputError:
-        raise
     except Exception as error:
         known = _as_message(error)
         if known is None:

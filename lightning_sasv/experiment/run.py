@@ -13,14 +13,10 @@ from pytorch_lightning import Callback, LightningDataModule, Trainer
 from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.loggers import CSVLogger
 
-from lightning_sasv.callbacks import (
-    FitFusion,
-    KeepBest,
-    NoteInterrupt,
-    SaveLast,
-    WriteResults,
-    interrupts,
-)
+from lightning_sasv import results
+from lightning_sasv.callbacks import FitFusion, KeepBest, NoteInterrupt, SaveLast, WriteResults
+from lightning_sasv.callbacks.interrupt import interrupts
+from lightning_sasv.callbacks.write_results import finish
 from lightning_sasv.checkpoints import AtomicCheckpointIO
 from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
@@ -31,18 +27,6 @@ from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.fusion import SYSTEMS, build_system
 from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.models import SASVModule
-from lightning_sasv.results import (
-    METRICS_FILE,
-    PREFIX,
-    Metrics,
-    checkpoint_file,
-    clear_seeds,
-    fitted_file,
-    merge_metrics,
-    read_metrics,
-    scores_file,
-    write_metrics,
-)
 from lightning_sasv.scores import read_table
 from lightning_sasv.trials import SPLITS
 
@@ -87,10 +71,10 @@ class SeedFolder:
     path: Path
     key: str
 
-    def metrics(self) -> Metrics:
+    def metrics(self) -> results.Metrics:
         """What is finished; results of another configuration are an error, never mixed in."""
-        file = self.path / METRICS_FILE
-        found = read_metrics(file) if file.exists() else {}
+        file = self.path / results.METRICS_FILE
+        found = results.read_metrics(file) if file.exists() else {}
         for name, entry in found.items():
             if not isinstance(entry, dict) or entry.get("key", self.key) != self.key:
                 raise InputError(
@@ -106,8 +90,9 @@ class SeedFolder:
         every system is missing.
         """
         found = self.metrics()
-        files = [*(scores_file(self.path, split) for split in SPLITS), checkpoint_file(self.path)]
-        files += [fitted_file(self.path, name) for name in found]
+        files = [results.scores_file(self.path, split) for split in SPLITS]
+        files += [results.fitted_file(self.path, name) for name in found]
+        files.append(results.checkpoint_file(self.path))
         if not all(file.is_file() for file in files):
             return list(systems)
         return [s for s in systems if found.get(s, {}).get("system_key") != system_key(s)]
@@ -137,7 +122,7 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     corpus = make_corpus(job.recipe)
     corpus.check()
     if overwrite:
-        clear_seeds(job.out)
+        results.clear_seeds(job.out)
     key = check_recipe(job.out, job.recipe.content(corpus))
     for path in sorted(job.out.glob("seed[0-9]*")):
         SeedFolder(path, key).metrics()  # also of seeds that are not asked for now
@@ -195,8 +180,9 @@ def _run_groups(
     torch.set_num_threads(job.recipe.threads)
     for seeds in groups:
         try:
-            corpus = train_stack(replace(job, seeds=tuple(seeds)), key, corpus)
-            add_intervals(replace(job, seeds=tuple(seeds)), key)
+            corpus = train_stack(job, seeds, key, corpus)
+            if job.interval_seed in seeds:
+                add_intervals(job, key)
         except OSError as error:
             raise InputError(
                 f"cannot go on writing to {job.out}: {error.strerror or error}; what is finished "
@@ -219,24 +205,25 @@ def make_trainer(callbacks: Sequence[Callback], **settings: Any) -> Trainer:
     )
 
 
-def train_stack(job: Job, key: str, corpus: Corpus | None = None) -> Corpus:
-    """Train the heads of ``job.seeds`` together, then do with each what ``fit`` does with one.
+def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None = None) -> Corpus:
+    """Train the heads of several seeds together, then do with each what ``fit`` does with one.
 
     A training that was broken off goes on from its last finished epoch; a finished one is only
     loaded.
 
     Args:
-        job: What to train, and where to write.
+        job: Recipe, systems, seeds that are asked for, and where to write.
+        seeds: Those that are trained together.
         key: Key of the results.
         corpus: The corpus, if it was made before.
 
     Returns:
         The corpus.
     """
-    data = job.recipe.datamodule(job.seeds, corpus)
-    folder = job.out / "training" / digest([key, list(job.seeds)])
-    write_text(folder / GROUP_FILE, json.dumps({"key": key, "seeds": list(job.seeds)}) + "\n")
-    module, best, note = job.recipe.module(job.seeds), KeepBest(save=False), NoteInterrupt()
+    data = job.recipe.datamodule(seeds, corpus)
+    folder = job.out / "training" / digest([key, list(seeds)])
+    write_text(folder / GROUP_FILE, json.dumps({"key": key, "seeds": list(seeds)}) + "\n")
+    module, best, note = job.recipe.module(seeds), KeepBest(save=False), NoteInterrupt()
     bar = [RichProgressBar()] if job.progress else []
     trainer = make_trainer(
         [best, note, SaveLast(str(folder)), *bar],
@@ -247,9 +234,9 @@ def train_stack(job: Job, key: str, corpus: Corpus | None = None) -> Corpus:
     last = folder / "last.ckpt"
     with interrupts(note, "finished epochs and seeds are kept: the same command goes on"):
         trainer.fit(module, datamodule=data, ckpt_path=last if last.exists() else None)
-        for copy, seed in enumerate(job.seeds):
+        for copy, seed in enumerate(seeds):
             target = SeedFolder(job.out / f"seed{seed}", key)
-            if missing := target.missing(job.systems):
+            if seed in job.seeds and (missing := target.missing(job.systems)):
                 names = [name for name in SYSTEMS if name in {*target.metrics(), *job.systems}]
                 head = module.alone(copy, names)
                 fill(target, head, data, missing, int(best.epoch[copy]), note)
@@ -274,22 +261,17 @@ def fill(
         epoch: The best epoch.
         note: Notes an interrupt.
     """
-    file, done = folder.path / METRICS_FILE, folder.metrics()
+    file, done = folder.path / results.METRICS_FILE, folder.metrics()
     if done.keys() & set(missing):
-        write_metrics(file, {name: done[name] for name in done if name not in missing})
+        results.write_metrics(file, {name: done[name] for name in done if name not in missing})
     callbacks = [FitFusion(each_epoch=False), WriteResults(str(folder.path)), note]
     settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = make_trainer(callbacks, **settings)
     finish(trainer, module, data)
-    trainer.save_checkpoint(checkpoint_file(folder.path), weights_only=True)
+    trainer.save_checkpoint(results.checkpoint_file(folder.path), weights_only=True)
     own = {"key": folder.key, "best_epoch": epoch}
-    merge_metrics(file, {name: own | {"system_key": system_key(name)} for name in module.names})
-
-
-def finish(trainer: Trainer, module: SASVModule, data: LightningDataModule) -> None:
-    """The end of every training: score dev and eval with the best epoch, and write the results."""
-    for stage in (trainer.validate, trainer.test):
-        stage(module, datamodule=data, verbose=False)
+    keys = {name: system_key(name) for name in module.names}
+    results.merge_metrics(file, {name: own | {"system_key": keys[name]} for name in keys})
 
 
 def add_intervals(job: Job, key: str) -> None:
@@ -301,13 +283,13 @@ def add_intervals(job: Job, key: str) -> None:
     lacking = [s for s in job.systems if done[s].get("ci", {}).get("replicates") != wanted]
     if not lacking:
         return
-    table = read_table(scores_file(folder.path, "eval"))
-    columns = {name: {"sasv": table.numbers(f"{PREFIX}{name}")} for name in lacking}
+    table = read_table(results.scores_file(folder.path, "eval"))
+    columns = {name: {"sasv": table.numbers(f"{results.PREFIX}{name}")} for name in lacking}
     names = {name: ["sasv_eer"] for name in lacking}  # all on the same replicates, drawn once
     drawn = resample(columns, table.labels(), names, None, wanted)
-    found: Metrics = {}
+    found: results.Metrics = {}
     for name, replicates in drawn.items():
         low, high = replicates["sasv_eer"].interval()
         entry = {"metric": "sasv_eer", "unit": "trial", "replicates": wanted}
         found[name] = {"ci": entry | {"low": low, "high": high}}
-    merge_metrics(folder.path / METRICS_FILE, found)
+    results.merge_metrics(folder.path / results.METRICS_FILE, found)

@@ -126,32 +126,23 @@ class SASVModule(LightningModule):
         checkpoint["seeds"] = list(self.seeds)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take over the seeds of the weights; compare names and shapes before they are loaded.
+        """Take over the seeds of the weights; what does not fit is found before all is restored.
 
-        A training cannot go on under another seed. Up to version 0.1 what a system has learned had
-        a first axis of seeds.
+        A training cannot go on under another seed, nor from weights alone.
         """
         seeds = tuple(checkpoint.get("seeds", self.seeds))
         fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         if fitting and seeds != self.seeds:
             raise InputError(f"the checkpoint is of seed {seeds}, not {self.seeds}; resume with it")
-        state, own = checkpoint["state_dict"], self.state_dict()
-        for name in own.keys() & state.keys():
-            if name.startswith("fusion.") and state[name].shape == (1, *own[name].shape):
-                state[name] = state[name][0]
-        reasons = [f"it lacks {name}" for name in own.keys() - state.keys()]
-        reasons += [f"this model has no {name}" for name in state.keys() - own.keys()]
-        reasons += [
-            f"{name} is {list(state[name].shape)} there and {list(value.shape)} here"
-            for name, value in self.head.state_dict(prefix="head.").items()
-            if name in state and state[name].shape != value.shape
-        ]
-        if fitting and "optimizer_states" not in checkpoint:
-            reasons.append("it holds weights alone, and a training cannot go on from these")
-        if reasons:
+        try:
+            self.load_state_dict(checkpoint["state_dict"])
+            if fitting and "optimizer_states" not in checkpoint:
+                raise RuntimeError("it holds weights alone, from which no training can go on")
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:200]
             raise InputError(
-                f"--ckpt_path: the checkpoint does not fit this run: {'; '.join(reasons[:3])}"
-            )
+                f"--ckpt_path: the checkpoint does not fit this run: {reason}"
+            ) from None
         self.seeds = seeds
 
     # Training

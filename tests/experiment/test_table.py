@@ -118,9 +118,9 @@ def test_only_missing_seeds_and_systems_are_computed(
     out = tmp_path / "out"
     trained: list[tuple[int, ...]] = []
 
-    def spy(job: Job, *args: Any) -> Any:
-        trained.append(job.seeds)
-        return train_stack(job, *args)
+    def spy(job: Job, seeds: list[int], *args: Any) -> Any:
+        trained.append(tuple(seeds))
+        return train_stack(job, seeds, *args)
 
     monkeypatch.setattr(run_module, "train_stack", spy)
     table(out, "--systems", "B1", seeds="1-2")
