@@ -51,7 +51,7 @@ def test_checkpoint_of_one_seed(name: str, twin: Corpus, tmp_path: Path) -> None
 
 def test_each_of_several_seeds_keeps_its_own(twin: Corpus) -> None:
     scripts, epochs = zip(*CASES.values(), strict=True)
-    module, best = Scripted(list(scripts)), KeepBest()
+    module, best = Scripted(list(scripts)), KeepBest(save=False)
     trainer = pl.Trainer(
         max_epochs=4,
         accelerator="cpu",
