@@ -1,8 +1,8 @@
 """Speed of the paper's eight systems: fit on dev scores, fuse eval scores.
 
 Peer: the same systems with scikit-learn (``LogisticRegression``, ``GaussianMixture``), numpy and a
-stable sort for every EER of the ρ search, written below. Both sides fit
-a stage that several systems share only once. The claim is a ratio of at least 3.
+stable sort for every EER of the ρ search, written below. The peer fits a stage that several
+systems share only once; ours fits every system for itself. The claim is a ratio of at least 3.
 
 Run: ``python benchmarks/bench_fusion.py [--data DIR] [--repeats 7]``; DIR holds
 ``data/sasv2022/{dev,eval}_scores.csv`` (default: ``$SASV_SHARED`` or ``../shared`` beside the

@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightning_sasv.checks import (
-    Floats,
-    as_finite,
-    as_labels,
-    check_not_empty,
-    check_same_length,
-    select,
-)
+from lightning_sasv.checks import Floats, as_finite, as_labels, as_trials, check_not_empty, select
 from lightning_sasv.errors import InputError
 from lightning_sasv.trials import TASKS, TrialClass
 
@@ -111,10 +104,8 @@ def dev_bounds(asv_llr: Any, cm_llr: Any, labels: Any) -> LLRBounds:
         if not (codes == code).any():
             raise InputError(f"the development trials have no {code} among them")
     for task, llrs in (("sv", asv_llr), ("spf", cm_llr)):
-        values = as_finite(llrs, "LLRs")
-        check_same_length({"LLRs": values, "labels": codes})
-        positive, negative = (select(values, codes, part) for part in TASKS[task][1:])
-        bounds.append(elub(positive, negative))
+        values, _ = as_trials(llrs, codes, "LLRs")
+        bounds.append(elub(*(select(values, codes, part) for part in TASKS[task][1:])))
     return LLRBounds(*bounds)
 
 

@@ -1,12 +1,11 @@
 """A bundle on disk: fitted fusion, decision rule, costs, metadata, and checksums of it all.
 
-``fusion.safetensors`` holds the fitted system, ``bundle.json`` everything else, and
-``checksums.json`` the SHA-256 of both. The folder appears whole or not at all.
+``fusion.safetensors`` holds the fitted system, ``bundle.json`` all else, ``checksums.json`` the
+SHA-256 of both. The folder appears whole or not at all.
 """
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -19,17 +18,17 @@ import numpy as np
 
 from lightning_sasv import __version__
 from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost, read_costs
-from lightning_sasv.deploy.bounds import METHOD, Bounds, LLRBounds
+from lightning_sasv.deploy.bounds import METHOD
 from lightning_sasv.deploy.scorer import (
-    BAYES,
-    THRESHOLD,
+    MEANING,
     DecisionRule,
     Scorer,
     choose_rule,
+    read_rule,
     unreachable,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_folder, sha256, write_text
+from lightning_sasv.files import atomic_folder, read_json, sha256, write_json
 from lightning_sasv.fitted import (
     FOLDER,
     SUFFIX,
@@ -44,11 +43,6 @@ from lightning_sasv.trials import Scores, TrialClass
 FORMAT = "lightning_sasv.bundle/1"
 FUSION, METADATA, CHECKSUMS = "fusion.safetensors", "bundle.json", "checksums.json"
 CHECKED = (FUSION, METADATA)
-MEANING = {
-    BAYES: "accept iff -log[(1 - r) exp(-asv_llr) + r exp(-cm_llr)] > threshold, r the spoof "
-    "share of the cost-weighted priors; threshold = -log(beta) of the costs",
-    THRESHOLD: "accept iff the fused score > threshold, the least costly one on the dev trials",
-}
 
 
 def export(
@@ -75,13 +69,14 @@ def export(
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> from lightning_sasv.fusion import build_system
-        >>> dev = Scores(np.array([0.1, 0.6, 0.2]), np.array([1.0, 2.0, -3.0]), np.array([2, 1, 0]))
         >>> from lightning_sasv.scores import write_scores
+        >>> dev = Scores(*np.array([[0.1, 0.6, 0.2], [1, 2, -3]]), np.array([2, 1, 0]))
         >>> with TemporaryDirectory() as place:
         ...     _ = save_system(f"{place}/fitted/B1.safetensors", build_system("B1"), {})
         ...     _ = write_scores(f"{place}/scores/dev.csv", dev)
-        ...     export(fitted=place, system="B1", out=f"{place}/bundle", costs="equal").name
-        'bundle'
+        ...     out = export(fitted=place, system="B1", out=f"{place}/bundle", costs="equal")
+        ...     load(out)(0.6, 2.0).decision
+        'accept'
     """
     from lightning_sasv.results import scores_file
     from lightning_sasv.scores import read_scores
@@ -132,13 +127,12 @@ def write_bundle(
         about: Where the system comes from (corpus, seed, …).
 
     Raises:
-        InputError: ``out`` is there already, the system is not fitted, or no sensible decision
-            follows from dev trials and costs.
+        InputError: ``out`` is there already, the system is not fitted, or no decision follows.
 
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> from lightning_sasv.fusion import build_system
-        >>> dev = Scores(np.array([0.1, 0.6, 0.2]), np.array([1.0, 2.0, -3.0]), np.array([2, 1, 0]))
+        >>> dev = Scores(*np.array([[0.1, 0.6, 0.2], [1, 2, -3]]), np.array([2, 1, 0]))
         >>> with TemporaryDirectory() as place:
         ...     out = write_bundle(f"{place}/b", build_system("B1"), dev, CostModel(), name="B1")
         ...     sorted(path.name for path in out.iterdir())
@@ -150,9 +144,9 @@ def write_bundle(
     content = _describe(system, rule, dev, costs) | {"system": name, "about": origin}
     with atomic_folder(out) as folder:
         save_system(folder / FUSION, system, {"system": name, **origin})
-        write_text(folder / METADATA, _as_json(content))
+        write_json(folder / METADATA, content, indent=2)
         sums = {part: sha256(folder / part) for part in CHECKED}
-        write_text(folder / CHECKSUMS, _as_json(sums))
+        write_json(folder / CHECKSUMS, sums, indent=2)
     return Path(out)
 
 
@@ -169,25 +163,21 @@ def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = N
         InputError: The bundle is incomplete, altered, or not of this format.
 
     Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from lightning_sasv.fusion import build_system
-        >>> dev = Scores(np.array([0.1, 0.6, 0.2]), np.array([1.0, 2.0, -3.0]), np.array([2, 1, 0]))
-        >>> with TemporaryDirectory() as place:
-        ...     out = write_bundle(f"{place}/b", build_system("B1"), dev, CostModel(), name="B1")
-        ...     load(out, fingerprint=fingerprint(out))(0.6, 2.0).decision
-        'accept'
+        >>> load("nowhere")
+        Traceback (most recent call last):
+        lightning_sasv.errors.InputError: no bundle at nowhere; make one with `lightning export`
     """
     folder = Path(bundle)
     _check(folder, fingerprint)
     path = folder / METADATA
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         if content["format"] != FORMAT:
             raise InputError(f"{path} has the format {content['format']!r}, expected {FORMAT!r}")
-        rule, costs = _read_rule(content), as_cost_model(content["costs"])
+        rule, costs = read_rule(content), as_cost_model(content["costs"])
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} is no description of a bundle ({error!r}); export it again"
         ) from None
@@ -200,9 +190,8 @@ def fingerprint(bundle: str | Path) -> str:
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     _ = (Path(folder) / "checksums.json").write_text("{}")
-        ...     fingerprint(folder)[:8]
-        '44136fa3'
+        ...     fingerprint(write_json(f"{folder}/checksums.json", {}).parent)[:8]
+        'ca3d163b'
     """
     return sha256(Path(bundle) / CHECKSUMS)
 
@@ -213,17 +202,13 @@ def _describe(
     """Everything about a bundle that is not in the fitted system."""
     scorer = Scorer(system, rule, costs, {})
     found = empirical_cost(scorer(dev.asv, dev.cm).accepted, dev.label, costs)
-    limits: dict[str, Any] | None = None
+    limits = None
     if rule.bounds is not None:
-        limits = {side: list(pair) for side, pair in rule.bounds._asdict().items()}
-        limits |= {"method": METHOD, "unreachable": unreachable(rule, costs)}
+        more = {"method": METHOD, "unreachable": unreachable(rule, costs)}
+        limits = {**rule.bounds._asdict(), **more}
     return {
         "format": FORMAT,
-        "decision": {
-            "kind": rule.kind,
-            "threshold": rule.threshold,
-            "meaning": MEANING[rule.kind],
-        },
+        "decision": {"kind": rule.kind, "threshold": rule.threshold, "meaning": MEANING[rule.kind]},
         "costs": asdict(costs),
         "bounds": limits,
         "fusion": system.config,
@@ -241,17 +226,6 @@ def _describe(
     }
 
 
-def _read_rule(content: Mapping[str, Any]) -> DecisionRule:
-    decision, limits = content["decision"], content["bounds"]
-    if decision["kind"] not in MEANING:
-        raise InputError(f"the bundle asks for the unknown decision {decision['kind']!r}")
-    bounds = None
-    if limits is not None:
-        pairs = (Bounds(*map(float, limits[side])) for side in LLRBounds._fields)
-        bounds = LLRBounds(*pairs)
-    return DecisionRule(decision["kind"], float(decision["threshold"]), bounds)
-
-
 def _check(folder: Path, expected: str | None) -> None:
     """Compare every file with its checksum."""
     if not folder.is_dir():
@@ -265,9 +239,9 @@ def _check(folder: Path, expected: str | None) -> None:
             "it is another bundle, or it was altered"
         )
     try:
-        sums = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+        sums = read_json(folder / CHECKSUMS)
         wanted = {name: str(sums[name]) for name in CHECKED}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         raise InputError(f"{folder / CHECKSUMS} is damaged; export the bundle again") from None
     for name, digest in wanted.items():
         if sha256(folder / name) != digest:
@@ -275,7 +249,3 @@ def _check(folder: Path, expected: str | None) -> None:
                 f"{folder / name} does not match its SHA-256 in {CHECKSUMS}: the bundle was "
                 "altered or damaged; export it again"
             )
-
-
-def _as_json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"

@@ -18,7 +18,7 @@ from lightning_sasv.decisions import (
     reason_sentences,
     threshold_sentences,
 )
-from lightning_sasv.deploy.bounds import LLRBounds, dev_bounds
+from lightning_sasv.deploy.bounds import Bounds, LLRBounds, dev_bounds
 from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import frozen
 from lightning_sasv.fusion.base import Fusion
@@ -27,6 +27,11 @@ from lightning_sasv.metrics.functional import a_dcf
 from lightning_sasv.trials import FusedScores, Scores
 
 BAYES, THRESHOLD = "bayes", "threshold"
+MEANING = {
+    BAYES: "accept iff -log[(1 - r) exp(-asv_llr) + r exp(-cm_llr)] > threshold, r the spoof "
+    "share of the cost-weighted priors; threshold = -log(beta) of the costs",
+    THRESHOLD: "accept iff the fused score > threshold, the least costly one on the dev trials",
+}
 
 
 class DecisionRule(NamedTuple):
@@ -85,6 +90,17 @@ def choose_rule(system: Fusion, dev: Scores, costs: CostModel) -> DecisionRule:
             "rejecting everyone; choose other costs, or a system with LLRs (L3c, L3t)"
         )
     return DecisionRule(THRESHOLD, found.threshold, None)
+
+
+def read_rule(content: Mapping[str, Any]) -> DecisionRule:
+    """The rule of a bundle's description."""
+    decision, limits = content["decision"], content["bounds"]
+    if decision["kind"] not in MEANING:
+        raise InputError(f"the bundle asks for the unknown decision {decision['kind']!r}")
+    bounds = None
+    if limits is not None:
+        bounds = LLRBounds(*(Bounds(*map(float, limits[side])) for side in LLRBounds._fields))
+    return DecisionRule(decision["kind"], float(decision["threshold"]), bounds)
 
 
 def unreachable(rule: DecisionRule, costs: CostModel) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.fusion.densities import Config, Stage, State
@@ -18,6 +17,7 @@ from lightning_sasv.fusion.logistic import (
     logit,
     weighted_logistic,
 )
+from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.numerics import namespace
 from lightning_sasv.trials import TrialClass
 
@@ -120,20 +120,8 @@ def pav_llrs(positives: Floats, negatives: Floats) -> tuple[Floats, Floats]:
         First and last score of every pooled block, and the block's LLR
         ``log(n₊/n₋) − log(N₊/N₋)``, the counts with one misleading trial at each end.
     """
-    values, index = np.unique(np.concatenate([positives, negatives]), return_inverse=True)
-    n_pos = np.bincount(index[: len(positives)], minlength=len(values))
-    n_all = np.bincount(index, minlength=len(values))
-    hits = np.concatenate([[1], n_pos, [0]])
-    trials = np.concatenate([[1], n_all, [1]])
-    blocks = isotonic_regression(hits / trials, weights=trials).blocks
-    starts, ends = blocks[:-1], blocks[1:] - 1
-    block_hits = np.add.reduceat(hits, starts)
-    block_misses = np.add.reduceat(trials - hits, starts)
-    prior = np.log(len(positives) + 1) - np.log(len(negatives) + 1)
-    llrs = np.log(block_hits) - np.log(block_misses) - prior
-    edges = np.concatenate([values[:1], values, values[-1:]])
-    knots = np.stack([edges[starts], edges[ends]], axis=1).ravel()
-    return knots, np.repeat(llrs, 2)
+    found = pools(positives, negatives, misleading=1)
+    return np.stack([found.start, found.end], axis=1).ravel(), np.repeat(found.llr, 2)
 
 
 def _interpolated(state: State, pairs: Any, config: Config) -> Any:

@@ -22,8 +22,7 @@ from lightning_sasv.trials import TrialClass
 COVARIANCE_FLOOR = 1e-6
 """Added to the diagonal of every covariance, as in the paper's Gaussians."""
 
-_MAX_ITERATIONS = 500
-_STUDENT_TOLERANCE, _MIXTURE_TOLERANCE = 1e-12, 1e-7
+_MAX_ITERATIONS, _STUDENT_TOLERANCE, _MIXTURE_TOLERANCE = 500, 1e-12, 1e-7
 
 State = dict[str, Any]
 """Fitted values by name."""
@@ -91,7 +90,7 @@ def floored(covariance: Floats, code: TrialClass) -> Floats:
 
     Raises:
         InputError: A covariance is singular even so: the two scores of the class are collinear on
-            a scale at which 1e-6 is lost to rounding.
+            a scale at which the floor is lost to rounding.
     """
     result = covariance + COVARIANCE_FLOOR * np.eye(2)
     with np.errstate(invalid="ignore"):

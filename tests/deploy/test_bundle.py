@@ -144,7 +144,7 @@ def test_a_description_that_makes_no_sense_is_refused(
         load(made)
 
 
-@pytest.mark.parametrize("broken", ["save_system", "write_text", "sha256"])
+@pytest.mark.parametrize("broken", ["save_system", "write_json", "sha256"])
 def test_a_failure_while_writing_leaves_nothing(
     broken: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -152,7 +152,7 @@ def test_a_failure_while_writing_leaves_nothing(
     dev: Scores,
     tmp_path: Path,
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(bundle, broken, fail)
@@ -196,3 +196,30 @@ def test_a_bundle_is_used_without_torch_or_lightning(made: Path) -> None:
     heavy = {"pytorch_lightning", "lightning_fabric", "lightning", "torchmetrics", "wandb"}
     assert not loaded & (heavy | {"jsonargparse", "rich", "polars", "matplotlib", "pooch", "torch"})
     assert "safetensors" in loaded
+
+
+def test_a_bundle_of_version_0_1_is_read_and_written_the_same(tmp_path: Path) -> None:
+    """Made by the last version that wrote fitted systems of format 1; see its README."""
+    folder = Path(__file__).parents[1] / "fitted_format1"
+    known, scorer = json.loads((folder / "scores.json").read_text()), load(folder / "bundle")
+    verdict = scorer(known["trials"]["asv"], known["trials"]["cm"])
+    for name, expected in known["bundle"].items():
+        found = getattr(verdict, name)
+        if found.dtype.kind == "f":
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        else:
+            assert found.tolist() == expected
+    generator = np.random.default_rng(22)
+    labels = generator.integers(0, 3, 300)
+    means = np.array([[0.4, -2.0], [0.6, 2.0], [0.1, 1.8]])
+    asv, cm = (means[labels] + generator.standard_normal((300, 2)) * [0.15, 1.2]).T
+    dev, about = Scores(asv, cm, labels), {"corpus": "synthetic"}
+    out = write_bundle(tmp_path / "b", scorer.system, dev, scorer.costs, name="L3t", about=about)
+    old, new = (json.loads((one / "bundle.json").read_text()) for one in (folder / "bundle", out))
+    for content in (old, new):
+        del content["created"], content["versions"]
+    assert old["fusion"].pop("copies") == 1
+    for side in ("asv_llr", "cm_llr"):
+        assert new["bounds"].pop(side) == pytest.approx(old["bounds"].pop(side), rel=1e-9)
+    assert new["dev"].pop("a_dcf") == pytest.approx(old["dev"].pop("a_dcf"), rel=1e-12)
+    assert new == old
