@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -254,3 +255,13 @@ def test_commands_that_train_nothing_run_without_lightning(tmp_path: Path) -> No
     assert {words[0] for words in commands} == COMMANDS.keys() - others
     assert not first_to_import(commands, SLOW_TO_IMPORT, tmp_path)
     assert (tmp_path / "bundle").is_dir()
+
+
+def test_the_page_on_architecture_names_what_is_there(repository: Path) -> None:
+    page = (repository / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+\.(?:py|toml|json))`", page)) - {"metrics.json"}
+    assert len(named) > 30
+    roots = (PACKAGE, repository)
+    assert not {n for n in named if not any((root / n).is_file() for root in roots)}
+    drawn = set(re.findall(r"\w+", page[page.index("flowchart BT") : page.index("The way")]))
+    assert DIRECTION.keys() - {"checkpoints", "loggers"} <= drawn
