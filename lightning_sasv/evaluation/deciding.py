@@ -29,7 +29,7 @@ from lightning_sasv.trials import CLASS_ORDER, FusedScores
 if TYPE_CHECKING:
     import polars as pl
 
-    from lightning_sasv.fusion.base import Fusion
+    from lightning_sasv.fitted import FittedSystem
 
 PREFERRED = ("L3t", "L3", "L3c")
 """Which of several fitted systems decides when none is named."""
@@ -125,7 +125,7 @@ def decide(
     return decisions
 
 
-def choose_system(systems: Mapping[str, Fusion], name: str | None) -> str:
+def choose_system(systems: Mapping[str, FittedSystem], name: str | None) -> str:
     """The system that decides: the named one, or the best known of those that give LLRs."""
     able = [one for one, system in systems.items() if system.gives_llrs]
     if name is None:
@@ -144,7 +144,7 @@ def choose_system(systems: Mapping[str, Fusion], name: str | None) -> str:
 
 def decide_trials(
     table: ScoreTable,
-    systems: Mapping[str, Fusion],
+    systems: Mapping[str, FittedSystem],
     costs: CostModel,
     policy: str = "bayes",
     name: str | None = None,
@@ -182,7 +182,7 @@ def decide_trials(
     return Decisions(chosen, policy, frame, results)
 
 
-def _fused(table: ScoreTable, system: Fusion) -> FusedScores:
+def _fused(table: ScoreTable, system: FittedSystem) -> FusedScores:
     """LLRs and fused scores of a table."""
     table.need(["asv_score", "cm_score"], "a decision")
     fused = system(table.numbers("asv_score"), table.numbers("cm_score"))

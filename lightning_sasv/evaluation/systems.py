@@ -72,9 +72,8 @@ class Systems:
         """
         found = {}
         for name, columns in self.columns.items():
-            scores = (columns.get(role) for role in ("asv", "cm", "sasv"))
-            options = _options(settings, llrs)
-            found[name] = all_metrics(*scores, self.labels, **options, allow_missing=True)
+            given = {"asv": None, "cm": None, "sasv": None, **_options(columns, settings, llrs)}
+            found[name] = all_metrics(labels=self.labels, allow_missing=True, **given)
             if all(math.isnan(value) for value in found[name].values()):
                 counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())
                 raise InputError(
@@ -88,16 +87,18 @@ class Systems:
     ) -> dict[str, dict[str, dict[str, float]]]:
         """The same by system and by the values of a column; all bona fide trials join an attack."""
         groups, attacks = self.column(column, f"--by {column}"), column == "attack"
-        options = _options(settings, llrs)
         return {
-            name: by_group(groups, self.labels, **columns, attacks=attacks, **options)
+            name: by_group(
+                groups, self.labels, attacks=attacks, **_options(columns, settings, llrs)
+            )
             for name, columns in self.columns.items()
         }
 
 
-def _options(settings: Settings, llrs: bool) -> dict[str, Any]:
+def _options(columns: Columns, settings: Settings, llrs: bool) -> dict[str, Any]:
+    """Columns and settings as ``all_metrics`` and ``by_group`` call them."""
     costs = {"costs": settings.costs, "tandem_costs": settings.tandem_costs}
-    return {**costs, "convention": settings.convention, "llrs": llrs}
+    return {**columns, **costs, "convention": settings.convention, "llrs": llrs}
 
 
 def gather(

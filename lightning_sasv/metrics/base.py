@@ -244,7 +244,8 @@ def _as_edges(thresholds: Any, extra: Sequence[float]) -> Tensor:
     finite, size = bool(torch.isfinite(edges).all()), edges.numel()
     if not size or not finite or bool((edges.diff() <= 0).any()):
         raise InputError(f"thresholds must be finite and strictly ascending, got {size} of them")
-    return torch.unique(torch.cat([edges, torch.tensor(extra, dtype=torch.float64)]), sorted=True)
+    every = torch.cat([edges, torch.tensor(extra, dtype=torch.float64)])
+    return torch.as_tensor(torch.unique(every, sorted=True))
 
 
 def _count_bins(scores: Tensor, labels: Tensor, edges: Tensor, name: str) -> Tensor:

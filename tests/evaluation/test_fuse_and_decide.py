@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +11,17 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from lightning_sasv.decisions import PRESETS, CostModel, accept, compare_policies, compared
+from lightning_sasv.decisions import PRESETS, CostModel, accept, compare_policies
 from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation import decide, evaluate, fuse
 from lightning_sasv.evaluation.deciding import PolicyResult, choose_system, decide_trials
 from lightning_sasv.evaluation.fusing import fuse_tables, write_results
 from lightning_sasv.fitted import read_fitted_systems
-from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system, system_names
+from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.results import read_metrics
 from lightning_sasv.scores import ScoreTable, read_scores, read_table, write_scores
-from lightning_sasv.trials import FusedScores
 from tests.scores.samples import toy_scores
 
 NAMES = ["B1", "L3", "L3t"]
@@ -95,14 +94,6 @@ def test_tables_that_cannot_be_fused(pair: tuple[ScoreTable, ScoreTable]) -> Non
         fuse_tables(bonafide, evaluation, NAMES, "toy", Settings())
 
 
-def test_names_of_systems() -> None:
-    assert system_names("all") == list(SYSTEMS)
-    assert system_names("L3, L3t,L3") == ["L3", "L3t"]
-    for text in ("L4", ""):
-        with pytest.raises(InputError, match=f"unknown system '{text}'; expected paper, ours, all"):
-            system_names(text)
-
-
 def bayes_result(table: ScoreTable, system: FusionSystem, costs: CostModel) -> PolicyResult:
     return decide_trials(table, {"L3": system}, costs).results["L3"]["bayes"]
 
@@ -132,28 +123,6 @@ def test_decisions_say_why(
     assert result.actual is not None
     assert result.actual.cost == judge.empirical.cost
     assert result.accepted == pytest.approx(float(judge.accepted))
-
-
-@given(
-    st.lists(st.tuples(*[st.floats(-20, 20)] * 2), min_size=1, max_size=20),
-    st.sampled_from(["bayes", "linear", "utility"]),
-    st.tuples(*[st.floats(0.1, 50)] * 3),
-    st.tuples(*[st.floats(0.01, 1)] * 3),
-)
-@settings(max_examples=150, deadline=None)
-def test_score_and_threshold_explain_the_decision(
-    llrs: list[tuple[float, float]],
-    policy: str,
-    costs: tuple[float, float, float],
-    priors: tuple[float, float, float],
-) -> None:
-    shares = [prior / sum(priors) for prior in priors]
-    model = CostModel(*costs, shares[0], shares[1], 1 - shares[0] - shares[1])
-    asv, cm = torch.tensor(llrs, dtype=torch.float64).T
-    fused = FusedScores(asv, cm, asv)
-    score, threshold = compared(fused, model, policy)
-    near = (score - threshold).abs() < 1e-9
-    assert (((score > threshold) == accept(fused, model, policy)) | near).all()
 
 
 def test_reason_is_the_class_that_weighs_more(pair: tuple[ScoreTable, ScoreTable]) -> None:
@@ -222,3 +191,22 @@ def test_comparison_of_policies(pair: tuple[ScoreTable, ScoreTable]) -> None:
         assert list(policies) == ["bayes", "linear", "utility"]
         assert policies["bayes"].expected <= min(p.expected for p in policies.values()) + 1e-15
         assert all(math.isfinite(p.expected) for p in policies.values())
+
+
+def test_functions_do_what_the_commands_do(
+    pair: tuple[ScoreTable, ScoreTable], tmp_path: Path
+) -> None:
+    dev, file = (str(table.path) for table in pair)
+    said: list[str] = []
+    fused = fuse(dev=dev, eval=file, systems="L3", out=str(tmp_path / "out"), tell=said.extend)
+    assert fused.metrics == fuse_tables(*pair, ["L3"], fused.corpus, Settings()).metrics
+    found = decide(file, str(tmp_path / "out"), out=str(tmp_path / "d.csv"), tell=said.extend)
+    assert (found.system, found.policy, list(found.results)) == ("L3", "bayes", ["L3"])
+    assert pl.read_csv(tmp_path / "d.csv")["decision"].equals(found.frame["decision"])
+    scores = str(tmp_path / "out" / "scores" / "eval.csv")
+    result = evaluate([scores], json=str(tmp_path / "e.json"), tell=said.extend)
+    assert result.metrics["L3"]["sasv_eer"] == fused.metrics["L3"]["eval"]["sasv_eer"]
+    assert json.loads((tmp_path / "e.json").read_text()) == result.as_dict()
+    assert [Path(note.partition(":")[0]).name for note in said] == (
+        ["dev.csv", "eval.csv", "eval.csv", "eval.csv"]
+    )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lightning_sasv.cli import main
+from lightning_sasv.evaluation.compare import compare_systems
+from lightning_sasv.metrics.bootstrap import Resampled
 from lightning_sasv.metrics.functional import COLUMNS, all_metrics, bootstrap
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import METRICS, Metric, Settings, metrics_for
@@ -109,3 +113,15 @@ def test_table_shows_it(
     assert "| Overlap % |" in (out / "table.md").read_text()
     assert r"Overlap \%" in (out / "table.tex").read_text()
     assert f"L3c,Overlap %,{100 * value!r}" in (out / "table.csv").read_text()
+
+
+def test_the_direction_decides_what_is_better(
+    overlap: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {name: {"overlap": Resampled(x, np.full(9, x))} for name, x in (("A", 0.1), ("B", 0.2))}
+    (lower,) = compare_systems({"trial": found, "speaker": found}, metrics=["overlap"])
+    assert lower.verdict == "A is better than B"
+    monkeypatch.setitem(METRICS, "overlap", replace(overlap, lower_is_better=False))
+    (higher,) = compare_systems({"trial": found, "speaker": found}, metrics=["overlap"])
+    assert higher.verdict == "B is better than A"
+    assert higher.difference == lower.difference
