@@ -136,15 +136,9 @@ def sasv_eers(
     check_convention(convention)
     array, codes = as_trials(scores, labels)
     target = Steps(ascending(select(array, codes, (TrialClass.TARGET,))))
-    kinds = {
-        kind: lumped(select(array, codes, (kind,)), target.values[0])
-        for kind in TASKS["sasv"].negative
-    }
-    tasks = (
-        Detection(target, *(kinds[kind] for kind in TASKS[name].negative))
-        for name in ("sasv", "sv", "spf")
-    )
-    found = [eer_of(task, convention) for task in tasks]
+    kinds = (select(array, codes, (kind,)) for kind in TASKS["sasv"].negative)
+    task = Detection(target, *(lumped(kind, target.values[0]) for kind in kinds))
+    found = [eer_of(one, convention) for one in (task, task.against(1), task.against(2))]
     return SASVEERs(*(one.value for one in found), *(one.threshold for one in found))
 
 

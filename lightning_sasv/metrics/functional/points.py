@@ -14,7 +14,6 @@ the ROC hull) is therefore found on the *rungs*: just below each distinct positi
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -145,12 +144,12 @@ def lumped(negative: Floats, floor: float) -> Steps:
     """
     low = negative < floor
     count = int(np.count_nonzero(low))
-    if not count:
+    if count <= negative.size // 8:  # few: it is quicker to sort them with the others
         return Steps(ascending(negative))
-    rest = ascending(negative[~low])
+    rest = ascending(negative.take(np.flatnonzero(~low)))
     weights = np.ones(rest.size + 1, np.int64)
     weights[0] = count
-    return Steps(np.concatenate([[negative[low].max()], rest]), weights)
+    return Steps(np.concatenate([[np.where(low, negative, -math.inf).max()], rest]), weights)
 
 
 class Detection:
@@ -188,23 +187,31 @@ class Detection:
         """The same scores with other weights."""
         return Detection(*parts, ranks=self._ranks)
 
+    def against(self, kind: int) -> Detection:
+        """The same positives against one kind of negatives; the first has the number 1."""
+        chosen = self.parts[0], self.parts[kind]
+        return Detection(*chosen, ranks=[self._ranks[0], self._ranks[kind]])
+
     def last_rejected(self, positives: float, negatives: float) -> float:
         """Largest of the lowest positives and negatives of so much weight, -inf without any."""
         found = [self.parts[0].value(positives)] if positives else []
         if negatives:
-            found.append(_pooled_value(self.parts[1:], negatives))
+            found.append(self._negative(negatives))
         return max(found, default=-math.inf)
 
-
-def _pooled_value(parts: Sequence[Steps], count: float) -> float:
-    """First score up to which some classes together weigh so much."""
-
-    def weight(score: float) -> Any:
-        return sum(part.up_to(score) for part in parts)
-
-    places = [bisect_left(part.values, count, key=weight) for part in parts]
-    reached = zip(parts, places, strict=True)
-    return min(float(part.values[at]) for part, at in reached if at < part.values.size)
+    def _negative(self, count: float) -> float:
+        """First score up to which all kinds of negatives together weigh so much."""
+        rung = int(np.searchsorted(self.pooled[1], count))  # they do just below this rung
+        scores, weights, before = [], [], 0
+        for part, ranks in zip(self.parts[1:], self._ranks[1:], strict=True):
+            start = int(ranks[rung - 1]) if rung else 0
+            scores.append(part.values[start : ranks[rung]])
+            weights.append(np.diff(part.counts[start : ranks[rung] + 1]))
+            before += part.counts[start]
+        between = np.concatenate(scores)
+        order = np.argsort(between, kind="stable")
+        reached = before + np.cumsum(np.concatenate(weights)[order])
+        return float(between[order[np.searchsorted(reached, count)]])
 
 
 def _rungs(positive: Floats, *negatives: Floats) -> list[Index]:
