@@ -50,9 +50,9 @@ from lightning_sasv.metrics.functional import (
 Columns = dict[str, np.ndarray]
 
 
-def read_scores(folder: Path) -> Columns:
-    """The real evaluation scores."""
-    with (folder / "eval_scores.csv").open(newline="") as file:
+def read_scores(folder: Path, part: str = "eval") -> Columns:
+    """The real scores of one set."""
+    with (folder / f"{part}_scores.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     labels = np.array([CLASSES[row["label"]] for row in rows])
     asv, cm = (np.array([float(row[f"{name}_score"]) for row in rows]) for name in ("asv", "cm"))
@@ -81,8 +81,20 @@ def load(folder: Path | None) -> tuple[Columns, str]:
     shared = Path(os.environ.get("SASV_SHARED", root.parent / "shared")) / "data/sasv2022"
     place = folder or shared
     if (place / "eval_scores.csv").is_file():
-        return read_scores(place), "the real evaluation scores"
-    return simulate(102_579), "simulated scores (the real ones are absent)"
+        columns, dev = read_scores(place), read_scores(place, "dev")
+        return columns | {"L3c": fused(dev, columns)}, "the real evaluation scores"
+    columns, dev = simulate(102_579), simulate(20_000, seed=1)
+    found = columns | {"L3c": fused(dev, columns)}
+    return found, "simulated scores (the real ones are absent)"
+
+
+def fused(dev: Columns, columns: Columns) -> np.ndarray:
+    """The score of the system L3c, fitted on dev."""
+    from lightning_sasv.fusion import build_system
+
+    system = build_system("L3c")
+    system.fit(dev["asv"], dev["cm"], dev["labels"])
+    return np.asarray(system(columns["asv"], columns["cm"]).sasv)
 
 
 def seconds(function: Callable[[], object], repeat: int) -> float:
@@ -122,7 +134,7 @@ def compare(columns: Columns, repeat: int, replicates: int) -> None:
         "three EERs",
         seconds(lambda: sasv_eers(scores, labels), 3 * repeat),
         [
-            ("ASVspoof tools", seconds(lambda: [asvspoof_eer(*t) for t in three], repeat), 2),
+            ("ASVspoof tools", seconds(lambda: [asvspoof_eer(*t) for t in three], repeat), 10),
             ("SASV baseline", seconds(lambda: [baseline_eer(*t) for t in three], repeat), 2),
         ],
         sort,
@@ -133,8 +145,8 @@ def compare(columns: Columns, repeat: int, replicates: int) -> None:
         "Cllr_min",
         seconds(lambda: cllr_min(tar, neg), 3 * repeat),
         [
-            ("scikit-learn isotonic", isotonic, 1),
-            ("PYLLR's 16 ms of 7 ms sorts", 16 / 7 * stable, 1),
+            ("scikit-learn isotonic", isotonic, 5),
+            ("PYLLR's 16 ms of 7 ms sorts", 16 / 7 * stable, 5),
         ],
         sort,
     )
@@ -145,10 +157,17 @@ def compare(columns: Columns, repeat: int, replicates: int) -> None:
     row(
         "min a-DCF",
         seconds(lambda: a_dcf(scores, labels), 3 * repeat),
-        [("a-dcf package", seconds(lambda: package_a_dcf(tar, non, spf), repeat), 5)],
+        [("a-dcf package", seconds(lambda: package_a_dcf(tar, non, spf), repeat), 10)],
         sort,
     )
     compare_bootstrap(columns, scores, replicates, sort)
+    print("\n| 1,000 replicates of the SASV-EER | by trial s | by speaker s |\n|---|---|---|")
+    for name, column in (("plain sum", scores), ("L3c", columns["L3c"])):
+        times = [
+            seconds(lambda x=column, c=clusters: bootstrap("sasv_eer", x, labels, c), 3)
+            for clusters in (None, columns["speaker"])
+        ]
+        print(f"| {name} | {times[0]:.3f} | {times[1]:.3f} |")
 
 
 def compare_t_eer(
@@ -252,7 +271,7 @@ def child(size: int, task: str) -> None:
 
 def growth() -> None:
     """10 million trials beside 1 million, each in a process of its own."""
-    print("\n| what | 1 M s | 10 M s | ratio (asked < 12) | peak / raw scores (asked <= 12) | |")
+    print("\n| what | 1 M s | 10 M s | ratio (asked <= 13) | peak / raw scores (asked <= 12) | |")
     print("|---|---|---|---|---|---|")
     for task in TASKS:
         found = []
@@ -261,7 +280,7 @@ def growth() -> None:
             run = subprocess.run(command, capture_output=True, text=True, check=True)
             found.append([float(x) for x in run.stdout.split()])
         (small, _, _), (large, peak, raw) = found
-        held = "holds" if large / small < 12 and peak / raw <= 12 else "FAILS"
+        held = "holds" if large / small <= 13 and peak / raw <= 12 else "FAILS"
         held = "for comparison" if task == PLAIN else held
         ratio = f"{large / small:.1f} | {peak / raw:.1f} | {held} |"
         print(f"| {task} | {small:.3f} | {large:.2f} | {ratio}")

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.checks import (
+    BLOCK,
     ArrayLike,
     Codes,
     Floats,
@@ -142,14 +143,15 @@ def lumped(negative: Floats, floor: float) -> Steps:
 
     No rung lies among them, so their order does not matter, and only the others are sorted.
     """
-    low = negative < floor
-    count = int(np.count_nonzero(low))
-    if count <= negative.size // 8:  # few: it is quicker to sort them with the others
+    count = int(np.count_nonzero(negative < floor))
+    if count < 0.4 * negative.size:  # few: it is hardly slower to sort them with the others
         return Steps(ascending(negative))
-    rest = ascending(negative.take(np.flatnonzero(~low)))
+    blocks = [negative[start : start + BLOCK] for start in range(0, negative.size, BLOCK)]
+    rest = np.concatenate([block.take(np.flatnonzero(block >= floor)) for block in blocks])
+    highest = max(np.where(block < floor, block, -math.inf).max() for block in blocks)
     weights = np.ones(rest.size + 1, np.int64)
     weights[0] = count
-    return Steps(np.concatenate([[np.where(low, negative, -math.inf).max()], rest]), weights)
+    return Steps(np.concatenate([[highest], ascending(rest)]), weights)
 
 
 class Detection:
