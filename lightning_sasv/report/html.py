@@ -48,6 +48,8 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
     name, source = results.folder.resolve().name, results.source.name
     tables = {figure.name: cells_table(figure) for figure in figures}
     more = [figure for figure in figures if f'="{figure.name}"' not in template]
+    counts = {"embedded": sum(data["trials"]["sizes"]), "all": sum(data["sizes"])}
+    counts |= {"split": escape(results.split)}
     return Template(template).substitute(
         heading=escape(name),
         policy=_policy(script),
@@ -57,9 +59,8 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         notes="".join(f'<p class="notice">{escape(note)}</p>' for note in results.notes),
         cards=best_systems(results),
         tables=_tables(results),
-        counted=_counted(data),
+        counted=WORDS["counted"][data["trials"]["complete"]].format(**counts),
         presets="".join(f'<button type="button" data-preset="{p}">{p}</button>' for p in PRESETS),
-        policies="".join(_policy_row(*row) for row in WORDS["policies"].items()),
         split=escape(results.split),
         attacks_table=tables.get("attacks", ""),
         sampled="{:,} target, {:,} nontarget and {:,} spoof".format(*data["sample"]["sizes"]),
@@ -67,7 +68,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         more="".join(_section(figure, tables[figure.name]) for figure in more),
         version=__version__,
         made_from=escape(name if results.source == results.folder else f"{name}, folder {source}"),
-        cost_models="; ".join(_cost_model(name) for name in PRESETS),
+        cost_models="; ".join(WORDS["costs"].format(name=n, m=m) for n, m in PRESETS.items()),
         data=as_json(data),
         script=script,
     )
@@ -160,33 +161,3 @@ def _tables(results: Results) -> str:
     if results.table is not None:
         parts.append(f"<h3>Over all seeds</h3>{markdown_table(results.table)}")
     return "".join(parts)
-
-
-def _counted(data: Mapping[str, Any]) -> str:
-    embedded, total = sum(data["trials"]["sizes"]), sum(data["sizes"])
-    trials = f"{total:,} trials of the {escape(data['split'])} set"
-    if data["trials"]["complete"]:
-        return f"all {trials}"
-    return (
-        f"a sample of {embedded:,} of the {trials} (drawn within each class, so that the page "
-        "stays small)"
-    )
-
-
-def _policy_row(name: str, label: str) -> str:
-    def cells(*keys: str) -> str:
-        return "".join(f'<td id="{name}-{key}"></td>' for key in keys)
-
-    return (
-        f"<tr><td>{label}</td>{cells('miss', 'nontarget', 'spoof', 'cost')}"
-        f'<td class="wide"><div class="stacked" id="{name}-bar"></div></td>'
-        f"{cells('normalised', 'expected', 'mean')}</tr>"
-    )
-
-
-def _cost_model(name: str) -> str:
-    m = PRESETS[name]
-    return (
-        f"{name} C = ({m.c_miss:g}, {m.c_fa_nontarget:g}, {m.c_fa_spoof:g}), "
-        f"π = ({m.p_target:.4g}, {m.p_nontarget:.4g}, {m.p_spoof:.4g})"
-    )

@@ -53,6 +53,7 @@ def page_data(material: Material, figures: Sequence[Figure]) -> dict[str, Any]:
         ],
         "presets": {name: asdict(model) for name, model in COSTS.items()},
         "policies": WORDS["policies"],
+        "parts": WORDS["parts"],
         "pairs": [_pair(pair, results.scores.label) for pair in material.pairs],
         "figures": {figure.name: _figure(figure, arrays) for figure in figures},
         "arrays": list(arrays.packed),

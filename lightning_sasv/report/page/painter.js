@@ -30,7 +30,7 @@ const PAINT = {
   line(plot, s) {
     const [x, y] = [numbers(s.x), numbers(s.y)];
     const line = dress(plot.line(x, y, { class: `line ${s.style}` }), s.style);
-    if (s.label === state.system) line.style.strokeWidth = 2 * report.styles[s.style].width;
+    if (s.value !== undefined && s.label === state.system) line.style.strokeWidth = 2 * report.styles[s.style].width;
     for (const k of s.marked || []) marks(plot, [x[k]], [y[k]], s.style, "strong", 4.6, s.mark);
   },
   points(plot, s) {
@@ -81,7 +81,7 @@ function paintPanel(target, width, panel, box) {
     y: { ...panel.y, grid: !ridges },
     ...box,
   });
-  const shown = panel.series.filter((s) => !hidden.has(s.label));
+  const shown = panel.series.filter((s) => s.value === undefined || !hidden.has(s.label));
   const order = [...shown].reverse().sort((a, b) => layer(a) - layer(b));
   for (const s of order) PAINT[s.kind](plot, s, panel);
   writeNotes(plot, panel, box);

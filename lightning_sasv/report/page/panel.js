@@ -75,7 +75,7 @@ function readOut(prices, ranking) {
     for (const key of ["cost", "normalised", "expected", "mean"]) put(`${policy}-${key}`, price[key], price[key].toFixed(4));
     const bar = host(`${policy}-bar`);
     bar.replaceChildren(...price.parts.map((part, k) => {
-      const piece = element("i", { class: `c-${report.classes[k]}`, title: `${["missed targets", "accepted nontargets", "accepted spoofs"][k]}: ${part.toFixed(4)}` });
+      const piece = element("i", { class: `c-${report.classes[k]}`, title: `${report.parts[k]}: ${part.toFixed(4)}` });
       piece.style.width = `${price.cost > 0 ? (100 * part) / price.cost : 0}%`;
       return piece;
     }));
@@ -111,8 +111,16 @@ function shadeAccepted(plot, w, window) {
   svgElement("path", { d: `${plot.path([...xs, far[0], far[0], left], [...ys, ys[ys.length - 1], far[1], far[1]])}z`, class: "accepted" }, plot.body);
 }
 
+// A row of the table of policies; the read-outs are filled in by `put`.
+function policyRow(policy, name) {
+  const cells = (...keys) => keys.map((key) => element("td", { id: `${policy}-${key}` }));
+  const bar = element("td", { class: "wide" }, element("div", { class: "stacked", id: `${policy}-bar` }));
+  return element("tr", {}, element("td", {}, name), ...cells("miss", "nontarget", "spoof", "cost"), bar, ...cells("normalised", "expected", "mean"));
+}
+
 function startWhatif() {
   if (!host("whatif-pair")) return;
+  for (const entry of Object.entries(report.policies)) host("whatif-policies").append(policyRow(...entry));
   host("whatif-pair").append(...pairOptions());
   host("whatif-pair").addEventListener("change", (event) => setPair(Number(event.target.value)));
   for (const [name, kind] of Object.entries(CONTROLS)) {
