@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 
 def test_every_dependency_is_documented(repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
@@ -42,3 +44,14 @@ def test_hashes_are_of_the_pinned_versions(repository: Path) -> None:
     lines = (repository / "constraints-hashed.txt").read_text().splitlines()
     hashed = [line for line in lines if not line.startswith("#")]
     assert all(re.fullmatch(r"\S+==\S+ --hash=sha256:[0-9a-f]{64}", line) for line in hashed)
+
+
+def test_the_wheel_holds_everything_that_the_package_reads(repository: Path) -> None:
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is there in CI")
+    files = wheel.WheelBuilder(str(repository)).recurse_included_files()
+    shipped = {file.distribution_path for file in files}
+    package = [path for path in (repository / "lightning_sasv").rglob("*") if path.is_file()]
+    wanted = {p.relative_to(repository).as_posix() for p in package if "__pycache__" not in p.parts}
+    configs = {p.relative_to(repository) for p in (repository / "configs").rglob("*.yaml")}
+    wanted |= {f"lightning_sasv/{path.as_posix()}" for path in configs}
+    assert {"lightning_sasv/py.typed", "lightning_sasv/data/sources.json"} <= wanted <= shipped
