@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -22,6 +22,23 @@ def value_of(entry: Mapping[str, Any], key: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
+def _table(heads: str, rows: Iterable[str], label: str = "") -> str:
+    named = f' aria-label="{escape(label, quote=True)}"' if label else ""
+    return (
+        f'<div class="scroll"><table{named}><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _row(system: str, cells: Iterable[str]) -> str:
+    label = escape(system, quote=True)
+    return f'<tr data-system="{label}"><td>{label}</td>{"".join(cells)}</tr>'
+
+
+def _shaded(text: str, heat: float, best: bool) -> str:
+    return f'<td class="heat{" best" if best else ""}" style="--h:{heat:.3f}">{text}</td>'
+
+
 def _cell(metric: Metric, value: float, column: Sequence[float]) -> str:
     """A cell, the stronger shaded the worse its value is in its column; the best is underlined."""
     text = metric.text(value, ON_PAGE)
@@ -34,8 +51,7 @@ def _cell(metric: Metric, value: float, column: Sequence[float]) -> str:
     heat = math.log(max(value, floor) / floor) / span if span > 0 else 0.0
     if not metric.lower_is_better:
         heat = 1 - heat
-    best = " best" if value == (min if metric.lower_is_better else max)(finite) else ""
-    return f'<td class="heat{best}" style="--h:{heat:.3f}">{text}</td>'
+    return _shaded(text, heat, value == (min if metric.lower_is_better else max)(finite))
 
 
 _DAGGER = " † no concurrent point exists; the value of the closest one, not ranked."
@@ -45,23 +61,17 @@ def metrics_table(results: Results, split: str) -> str:
     """Metrics of every system on one set."""
     rows = {name: results.metrics.get(name, {}).get(split) or {} for name in results.fused}
     columns = metrics_for("page")
-    head = "".join(_heading(metric) for metric in columns)
+    heads = f"<th>system</th>{''.join(map(_heading, columns))}<th>ρ</th>"
     body = []
     for name, entry in rows.items():
-        cells = "".join(_metric_cell(metric, entry, rows) for metric in columns)
-        label = escape(name, quote=True)
-        body.append(
-            f'<tr data-system="{label}"><td>{label}</td>{cells}<td>{_rho(results, name)}</td></tr>'
-        )
+        cells = [_metric_cell(metric, entry, rows) for metric in columns]
+        body.append(_row(name, [*cells, f"<td>{_rho(results, name)}</td>"]))
     dagger = any(_stands_in(m, entry) is not None for m in columns for entry in rows.values())
     return (
         f'<p class="small lead">{escape(split)} set, corpus '
         f"{escape(', '.join(results.corpora) or 'not named')}. The stronger the shade, the worse "
         "within its column; the best value is underlined; a-DCF with the costs a-dcf1."
-        f"{_DAGGER if dagger else ''}"
-        f'</p><div class="scroll"><table aria-label="Metrics on {escape(split, quote=True)}">'
-        f"<thead><tr><th>system</th>{head}<th>ρ</th></tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>"
+        f"{_DAGGER if dagger else ''}</p>{_table(heads, body, f'Metrics on {split}')}"
     )
 
 
@@ -97,10 +107,8 @@ def best_systems(results: Results) -> str:
     """Above the tables: which system is best in the main metrics."""
     cards = []
     for metric in metrics_for("cards"):
-        values = {
-            name: value_of(results.metrics[name].get(results.split) or {}, metric.name)
-            for name in results.fused
-        }
+        entries = {name: results.metrics[name].get(results.split) or {} for name in results.fused}
+        values = {name: value_of(entry, metric.name) for name, entry in entries.items()}
         known = {name: value for name, value in values.items() if math.isfinite(value)}
         if not known:
             continue
@@ -127,23 +135,17 @@ def cells_table(figure: Figure) -> str:
 
 
 def _cells(panel: Panel, values: np.ndarray) -> str:
-    body = []
     heat = (values / max(values.max(), 1e-300)) ** 0.6
     best = (values == values.min(axis=0)) & (len(values) > 1)
-    for k, (_, name) in enumerate(panel.y.ticks or ()):
-        cells = [
-            f'<td class="heat{" best" if good else ""}" style="--h:{h:.3f}">{value:.2f}</td>'
-            for value, h, good in zip(values[k], heat[k], best[k], strict=True)
-        ]
-        label = escape(name, quote=True)
-        body.append(f'<tr data-system="{label}"><td>{label}</td>{"".join(cells)}</tr>')
-    head = "".join(f"<th>{escape(name)}</th>" for _, name in panel.x.ticks or ())
-    title = escape(panel.title, quote=True)
+    body = [
+        _row(name, map(_shaded, [f"{value:.2f}" for value in values[k]], heat[k], best[k]))
+        for k, (_, name) in enumerate(panel.y.ticks or ())
+    ]
+    names = ("system", *(name for _, name in panel.x.ticks or ()))
+    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
     return (
-        f'<div class="keep"><h3>{title}</h3><p class="small lead">{escape(panel.caption)}</p>'
-        f'<div class="scroll"><table aria-label="{title}">'
-        f"<thead><tr><th>system</th>{head}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div></div>"
+        f'<div class="keep"><h3>{escape(panel.title, quote=True)}</h3>'
+        f'<p class="small lead">{escape(panel.caption)}</p>{_table(heads, body, panel.title)}</div>'
     )
 
 
@@ -168,9 +170,5 @@ def markdown_table(text: str) -> str:
 
 def _plain_table(rows: Sequence[Sequence[str]]) -> str:
     head, *body = ([escape(cell) for cell in row] for row in rows)
-    lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in body)
-    heads = "".join(f"<th>{cell}</th>" for cell in head)
-    return (
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
-    )
+    lines = ("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in body)
+    return _table("".join(f"<th>{cell}</th>" for cell in head), lines)

@@ -15,7 +15,7 @@ from torchmetrics import Metric
 
 from lightning_sasv.checks import UndefinedMetricError
 from lightning_sasv.metrics import ADCF, SASVEER, TDCF, Cllr, TandemEER
-from lightning_sasv.metrics.functional import all_metrics, t_eer
+from lightning_sasv.metrics.functional import t_eer
 from lightning_sasv.metrics.functional.tandem import TandemCurves, bracket, closest_bracket
 from lightning_sasv.metrics.functional.teer import tandem_of
 from tests.metrics.oracles import trials
@@ -154,27 +154,6 @@ def test_rounding_the_model_does_not_round_the_grid(simulated: dict[str, np.ndar
         for metric in (SASVEER(thresholds=grid), SASVEER(thresholds=grid).half().to("cpu"))
     ]
     assert found[0] == found[1]
-
-
-def test_on_grid_scores_are_exact(simulated: dict[str, np.ndarray]) -> None:
-    grid = np.unique(simulated["sasv"]).tolist()
-    expected = all_metrics(None, None, simulated["sasv"], simulated["labels"])
-    for name, key in (("asvspoof", "sasv_eer"), ("cllr_min", "cllr_min"), ("min_a_dcf",) * 2):
-        metric = ONE_SCORE[name](thresholds=grid)
-        found = value_of(metric, simulated["sasv"], simulated["labels"])
-        assert found == pytest.approx(expected[key], abs=1e-14)
-
-
-def test_closest_value_without_a_concurrent_point(rng: np.random.Generator) -> None:
-    labels = np.repeat([0, 1, 2], 500)
-    asv = np.where(labels == 1, 2.0, np.where(labels == 2, 0.0, -4.0)) + rng.normal(size=1500)
-    cm = np.where(labels == 0, -1.0, 1.0) + rng.normal(size=1500)
-    grid = torch.linspace(-8, 8, 4001)
-    assert math.isnan(value_of(TandemEER(), asv, cm, labels))
-    assert math.isnan(value_of(TandemEER(thresholds=(grid, grid)), asv, cm, labels))
-    exact = value_of(TandemEER(closest=True), asv, cm, labels)
-    metric = TandemEER(closest=True, thresholds=(grid, grid))
-    assert value_of(metric, asv, cm, labels) == pytest.approx(exact, abs=5e-3)
 
 
 def test_infinite_ratios_warn(simulated: dict[str, np.ndarray]) -> None:

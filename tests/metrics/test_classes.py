@@ -96,18 +96,6 @@ def test_metrics_can_be_pickled_and_moved(
     assert {x.dtype for x in kept} == {torch.float64}
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_compute_on_cpu_is_respected(
-    name: str, simulated: Columns, expected: dict[str, float]
-) -> None:
-    metric = feed(ALL[name](compute_on_cpu=True), tensors(simulated, name), 200)
-    assert metric.compute_on_cpu
-    for state in metric.metric_state.values():
-        tensors_of = state if isinstance(state, list) else [state]
-        assert all(tensor.device.type == "cpu" for tensor in tensors_of)
-    assert float(metric.compute()) == pytest.approx(expected[name], abs=1e-12)
-
-
 def test_states_are_merged(simulated: Columns, expected: dict[str, float]) -> None:
     scores, labels = tensors(simulated, "sasv_eer")
     first, second = SASVEER(), SASVEER()

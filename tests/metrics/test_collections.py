@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torchmetrics import MetricCollection
 
-from lightning_sasv.metrics import SASVEER, CrossEntropy, TandemEER
+from lightning_sasv.metrics import SASVEER, CrossEntropy
 from tests.metrics.metric_classes import ALL, ONE_SCORE, Columns, feed, tensors
 
 
@@ -26,19 +26,6 @@ def test_collection_keeps_shared_states_once(
     assert len(group.compute_groups) == 1
     metrics = dict(group.items(copy_state=False))
     assert metrics["cllr"].scores is metrics["sasv_eer"].scores
-
-
-def test_collection_of_one_score_and_pair_metrics(
-    simulated: Columns, expected: dict[str, float]
-) -> None:
-    group = MetricCollection({"sasv_eer": SASVEER(), "t_eer": TandemEER(), "nce": CrossEntropy()})
-    asv, cm, labels = tensors(simulated, "t_eer")
-    sasv = torch.from_numpy(simulated["sasv"])
-    for k in (0, 600):
-        part = slice(k, k + 600)
-        group.update(scores=sasv[part], asv=asv[part], cm=cm[part], labels=labels[part])
-    values = {name: float(value) for name, value in group.compute().items()}
-    assert values == pytest.approx({name: expected[name] for name in values}, abs=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
