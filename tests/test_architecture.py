@@ -266,3 +266,14 @@ def test_the_page_on_architecture_names_what_is_there(repository: Path) -> None:
     assert not {n for n in named if not any((root / n).is_file() for root in roots)}
     drawn = set(re.findall(r"\w+", page[page.index("flowchart BT") : page.index("The way")]))
     assert DIRECTION.keys() - {"checkpoints", "loggers"} <= drawn
+
+
+@pytest.mark.parametrize(
+    "package", ["metrics", "metrics.functional", "fusion", "decisions", "deploy"]
+)
+def test_every_public_function_and_class_has_an_example(package: str) -> None:
+    module = import_module(f"lightning_sasv.{package}")
+    named = {name: getattr(module, name) for name in module.__all__}
+    public = {n: x for n, x in named.items() if inspect.isclass(x) or inspect.isfunction(x)}
+    assert public
+    assert not [name for name, one in public.items() if ">>>" not in (one.__doc__ or "")]

@@ -171,10 +171,6 @@ class Metric:
         return number(value, self.unit, decimals)
 
 
-def _metrics(*entries: Metric) -> dict[str, Metric]:
-    return {entry.name: entry for entry in entries}
-
-
 def _fact(
     name: str, heading: str, columns: tuple[str, ...], function: Function, unit: Unit = "score"
 ) -> Metric:
@@ -201,18 +197,12 @@ def _cllr(task: str, part: str) -> Function:
     return _part(f"cllr {task}", lambda classes, _: cllr_parts_of(classes.task(task)), part)
 
 
-def _a_dcf(part: str) -> Function:
+def _dcf(task: str, part: str) -> Function:
     def find(classes: Classes, settings: Settings) -> DCF:
-        return dcf_of(classes.task("sasv"), a_dcf_weights(settings.costs))
+        ways = {"sasv": a_dcf_weights(settings.costs), "cm": cm_dcf_weights(settings.tandem_costs)}
+        return dcf_of(classes.task(task), ways[task])
 
-    return _part("a-DCF", find, part)
-
-
-def _cm_dcf(part: str) -> Function:
-    def find(classes: Classes, settings: Settings) -> DCF:
-        return dcf_of(classes.task("cm"), cm_dcf_weights(settings.tandem_costs))
-
-    return _part("CM DCF", find, part)
+    return _part(f"DCF {task}", find, part)
 
 
 def _t_eer(part: str) -> Function:
@@ -227,8 +217,11 @@ def _t_dcf(version: Version) -> Function:
     return value
 
 
-def _nce(function: Callable[[Classes, CostModel], float]) -> Function:
-    return lambda classes, settings: function(classes, settings.priors)
+def _nce(name: str, heading: str, find: Callable[[Classes, CostModel], float]) -> Metric:
+    def value(classes: Classes, settings: Settings) -> float:
+        return find(classes, settings.priors)
+
+    return Metric(name, heading, "bits", _PAIR, value, of_llrs=True)
 
 
 def _places(*places: Place) -> frozenset[Place]:
@@ -239,7 +232,7 @@ _SASV, _ASV, _CM, _PAIR = ("sasv",), ("asv",), ("cm",), ("asv", "cm")
 _SHORT = _places("groups", "compared", "results", "page")
 _PAPER = _places("results", "page", "table1")
 
-METRICS: dict[str, Metric] = _metrics(
+_ENTRIES = (
     Metric(
         *("sasv_eer", "SASV-EER", "rate", _SASV),
         _rate("sasv"),
@@ -288,7 +281,7 @@ METRICS: dict[str, Metric] = _metrics(
     ),
     Metric(
         *("min_a_dcf", "a-DCF min", "cost", _SASV),
-        _a_dcf("min"),
+        _dcf("sasv", "min"),
         short="a-DCF",
         spoken="min a-DCF",
         meaning="at the best threshold, costs a-dcf1",
@@ -296,12 +289,12 @@ METRICS: dict[str, Metric] = _metrics(
     ),
     Metric(
         *("act_a_dcf", "a-DCF actual", "cost", _SASV),
-        _a_dcf("actual"),
+        _dcf("sasv", "actual"),
         spoken="actual a-DCF",
         meaning="at the Bayes threshold, costs a-dcf1",
         tables=_places("page", "cards"),
     ),
-    _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _a_dcf("threshold")),
+    _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
     Metric("asv_eer", "ASV EER", "rate", _ASV, _rate("asv"), tables=_places("groups", "compared")),
     _fact("asv_threshold", "threshold of ASV EER", _ASV, _at("asv")),
     Metric("cm_eer", "CM EER", "rate", _CM, _rate("cm"), tables=_places("groups", "compared")),
@@ -309,8 +302,8 @@ METRICS: dict[str, Metric] = _metrics(
     Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=_places("compared")),
     Metric("cm_cllr_min", "CM Cllr min", "bits", _CM, _cllr("cm", "min")),
     Metric("cm_cllr_calib", "CM Cllr calib", "bits", _CM, _cllr("cm", "calib")),
-    Metric("cm_min_dcf", "CM DCF min", "cost", _CM, _cm_dcf("min")),
-    Metric("cm_act_dcf", "CM DCF actual", "cost", _CM, _cm_dcf("actual")),
+    Metric("cm_min_dcf", "CM DCF min", "cost", _CM, _dcf("cm", "min")),
+    Metric("cm_act_dcf", "CM DCF actual", "cost", _CM, _dcf("cm", "actual")),
     Metric(
         *("t_eer", "t-EER", "rate", _PAIR),
         lambda classes, _: meeting_of(classes),
@@ -320,42 +313,15 @@ METRICS: dict[str, Metric] = _metrics(
     ),
     _fact("t_eer_asv_threshold", "t-EER: ASV threshold", _PAIR, _t_eer("asv_threshold")),
     _fact("t_eer_cm_threshold", "t-EER: CM threshold", _PAIR, _t_eer("cm_threshold")),
-    Metric(
-        "t_eer_residual",
-        "t-EER: residual",
-        "score",
-        _PAIR,
-        _t_eer("residual"),
-        lower_is_better=None,
-    ),
-    Metric(
-        "t_eer_exists",
-        "t-EER: concurrent point exists",
-        "flag",
-        _PAIR,
-        _t_eer("exists"),
-        lower_is_better=None,
-    ),
+    _fact("t_eer_residual", "t-EER: residual", _PAIR, _t_eer("residual")),
+    _fact("t_eer_exists", "t-EER: concurrent point exists", _PAIR, _t_eer("exists"), "flag"),
     Metric("t_eer_closest", "t-EER, closest point", "rate", _PAIR, _t_eer("closest")),
     Metric("min_t_dcf", "t-DCF min", "cost", _PAIR, _t_dcf("2019")),
     Metric("min_t_dcf_legacy", "t-DCF min (2019 challenge)", "cost", _PAIR, _t_dcf("legacy")),
-    Metric(
-        "nce",
-        "cross-entropy (3 classes)",
-        "bits",
-        _PAIR,
-        _nce(cross_entropy_of),
-        of_llrs=True,
-    ),
-    Metric(
-        "nce_min",
-        "cross-entropy min",
-        "bits",
-        _PAIR,
-        _nce(refitted),
-        of_llrs=True,
-    ),
+    _nce("nce", "cross-entropy (3 classes)", cross_entropy_of),
+    _nce("nce_min", "cross-entropy min", refitted),
 )
+METRICS = {entry.name: entry for entry in _ENTRIES}
 """Every metric, in the order of the results of ``all_metrics``."""
 
 
