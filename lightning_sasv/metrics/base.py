@@ -49,8 +49,7 @@ class TrialMetric(Metric):
             kept (constant memory, summed across processes), and the value is that of scores rounded
             up to the grid, at whose edges the error rates are exact.
         missing_class: What a class without trials means: an ``error``, or ``nan`` with a warning,
-            as in the first batches of a validation. The same holds for trials whose metric is
-            undefined (a verifier too poor for a t-DCF).
+            as in the first batches of a validation; also for a verifier too poor for a t-DCF.
         kwargs: Of ``torchmetrics.Metric``, such as ``compute_on_cpu``.
     """
 
@@ -63,7 +62,6 @@ class TrialMetric(Metric):
     """The columns of scores, and what the functions of the classes call them."""
     extra_edges: Sequence[float] = ()
     """Thresholds that the metric itself needs on a grid."""
-
     labels: list[Tensor] | Tensor
 
     def __init__(
@@ -172,17 +170,14 @@ class ScoreMetric(TrialMetric):
     """A metric of one score per trial."""
 
     columns: ClassVar = {"scores": ("sasv", "cm")}
-
     scores: list[Tensor] | Tensor
 
     def update(self, scores: Scores, labels: Labels) -> None:
         """Add a batch.
 
         Args:
-            scores: Scores of any real type, shape and device (a tensor, an array or a list); kept
-                as float64.
-            labels: ``TrialClass`` codes of the same shape, or the words ``target``, ``nontarget``,
-                ``spoof``.
+            scores: A tensor, an array or a list of any real type, shape and device.
+            labels: ``TrialClass`` codes of the same shape, or the words.
         """
         self._keep(labels, scores=scores)
 
@@ -191,7 +186,6 @@ class PairMetric(TrialMetric):
     """A metric of an ASV and a CM score per trial."""
 
     columns: ClassVar = {"asv": ("asv",), "cm": ("cm",)}
-
     asv: list[Tensor] | Tensor
     cm: list[Tensor] | Tensor
 
