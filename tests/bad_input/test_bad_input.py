@@ -64,6 +64,7 @@ def test_mistake(
     lines = [line for line in message.splitlines() if line.strip() and not READ_AS.search(line)]
     assert 1 <= len(lines) <= 2, message
     assert "Traceback" not in message
+    assert "<class" not in message
     for word in case.words:
         assert word in message, message
     assert files_of(tmp_path) == before

@@ -105,11 +105,7 @@ def test_mistakes_of_export_are_one_line_and_write_nothing(
                  "out": str(tmp_path / "out" / "b")} | changes  # fmt: skip
         return fails(capsys, "export", *(x for k, v in words.items() for x in (f"--{k}", v)))
 
-    assert "no fitted system 'L9' in" in (line := wrong(system="L9"))
-    assert "there are B1, L3t" in line
     assert "no fitted system '../fitted/L3t'" in wrong(system="../fitted/L3t")
-    assert "there is none" in wrong(fitted=str(tmp_path))
-    assert "neither a preset (equal, a-dcf1, asvspoof5) nor a file" in wrong(costs="cheap")
     for text, match in (
         ("c_miss: -1\n", "c_miss must be"),
         ("c_mis: 1\n", "c_mis"),
@@ -122,8 +118,6 @@ def test_mistakes_of_export_are_one_line_and_write_nothing(
     ):
         (tmp_path / "costs").write_text(text)
         assert match in wrong(costs=str(tmp_path / "costs"))
-    assert "no dev scores at" in wrong(dev=str(tmp_path / "absent.csv"))
-    assert "required: out" in fails(capsys, "export", "--fitted", "x", "--system", "y")
     scores = read_scores(results / "scores" / "dev.csv")
     shifted = dataclasses.replace(scores, cm=scores.cm + 0.5)
     write_scores(tmp_path / "other.csv", shifted)

@@ -292,47 +292,6 @@ def test_decide_without_labels_and_with_costs_from_a_file(
     assert set(frame["decision"]) == {"accept", "reject"}
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["fuse", "--dev", "{eval}"], "the following arguments are required: eval"),
-        (["fuse", "--dev", "nothing.csv", "--eval", "{eval}"], "cannot read nothing.csv: No such"),
-        (["fuse", "--dev", "{eval}", "--eval", "{eval}", "--systems", "L9"], "unknown system 'L9'"),
-        (["evaluate"], "the following arguments are required: files"),
-        (["evaluate", "{eval}", "--ci", "moon"], "'speaker-attack'"),
-        (["evaluate", "{eval}", "--by", "moon"], "line 1: no column 'moon'"),
-        (["evaluate", "{eval}", "--format", "moon"], "unknown format 'moon'; formats: csv,"),
-        (["evaluate", "{eval}", "--format", "a-dcf"], "line 1: 1 columns where 4 are expected"),
-        (["evaluate", "{eval}", "--costs", "moon"], "--costs moon is neither a preset"),
-        (["evaluate", "{eval}", "--where", "moon"], "--where 'moon': expected COLUMN=VALUE"),
-        (["evaluate", "{eval}", "--where", "attack=A99"], "attack is never 'A99'"),
-        (["evaluate", "{eval}", "--key", "{empty}"], "empty, line 1: the file is empty"),
-        (["evaluate", "{eval}", "--moon"], "unrecognized arguments: --moon"),
-        (["evaluate", "{eval}", "--json", "{eval}/x.json"], "cannot write to output directory"),
-        (["decide", "{eval}"], "--fitted DIR is needed"),
-        (["decide", "{eval}", "--fitted", "moon"], "no fitted systems in moon"),
-        (["decide", "{eval}", "--fitted", "{out}", "--system", "B1"], "no log-likelihood ratios"),
-        (["convert", "{eval}"], "--to FORMAT is needed, one of csv, parquet"),
-        (["convert", "{eval}", "--to", "sasv2022"], "choose one with --column"),
-        (["convert", "{eval}", "--to", "csv", "--out", "{eval}"], "is the file that is read"),
-        (["convert", "{eval}", "--to", "a-dcf", "--column", "attack"], "does not hold numbers"),
-    ],
-)
-def test_mistakes(
-    args: list[str],
-    message: str,
-    toy: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").touch()
-    places = {"eval": toy / "eval.csv", "out": toy / "out", "empty": tmp_path / "empty"}
-    assert message in failing(capsys, *(arg.format(**places) for arg in args))
-    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
-
-
 def command(files: list[str], key: str | None = None, allow_missing: bool = False) -> None:
     """A command for the tests below."""
 

@@ -149,61 +149,6 @@ def test_real_embeddings_by_root(here: Path, shared: Path) -> None:
     assert len(read_scores(here / "runs/B1/version_0/scores/eval.csv")) == 396
 
 
-MISTAKES = {
-    "unknown flag": (["fit", "--data.scal", "1"], ["--data.scal"]),
-    "unknown key": (["fit", "--config", "key.yaml"], ["batchsize"]),
-    "bad value": (["fit", "--model.lr", "fast"], ["model.lr", "float", "fast"]),
-    "bad type": (["fit", "--trainer.max_epochs", "two"], ["trainer.max_epochs", "int", "two"]),
-    "missing config": (["fit", "--config", "nowhere.yaml"], ["nowhere.yaml"]),
-    "missing checkpoint": (["test", "--ckpt_path", "nowhere.ckpt"], ["nowhere.ckpt"]),
-    "missing data": (["fit", "--data.root", "nowhere"], ["no data folder at nowhere"]),
-    "unknown system": (["fit", "--model.systems", "[L9]"], ["L9", "L3c"]),
-    "unknown command": (["fitt"], ["fitt", "fit"]),
-    "bad scale": (["fit", "--data.scale", "-1"], ["scale", "-1"]),
-    "bad batch": (["fit", "--data.batch_size", "0"], ["batch_size", "0"]),
-    "bad threads": (["fit", "--threads", "0"], ["--threads", "0"]),
-    "broken yaml": (["fit", "--config", "yaml.yaml"], ["yaml.yaml", "line 2"]),
-    "learning rate": (["fit", "--model.lr", "-1"], ["model.lr", "must be positive", "-1.0"]),
-    "class weights": (["fit", "--model.class_weights", "[0,1]"], ["class_weights", "[0.0, 1.0]"]),
-    "weight decay": (["fit", "--model.weight_decay=-1"], ["model.weight_decay", "-1.0"]),
-    "widths": (["fit", "--model.hidden_dims", "[64,0]"], ["at least 1", "[64, 0]"]),
-    "seed below 0": (["fit", "--seed_everything", "-1"], ["--seed_everything", "got -1"]),
-    "seed too large": (["fit", "--seed_everything", "4294967296"], ["0 to 4294967295"]),
-    "seed of letters": (["fit", "--seed_everything", "x"], ["seed_everything", "int", "got x"]),
-    "no list": (["fit", "--model.systems", "L3c"], ["model.systems: Expected a list", "got L3c"]),
-    "fusion setting": (["fit", "--model.fusion", "{rh: 1}"], ["model.fusion", "'rh'"]),
-    "fusion value": (["fit", "--model.fusion", "{rho: 2}"], ["rho", "[0, 1]", "2"]),
-    "flag interpolation": (
-        ["fit", "--data.name", "${data.nowhere}"],
-        ["data.nowhere", "not found"],
-    ),
-    "bad interpolation": (["fit", "--config", "interpolation.yaml"], ["nowhere"]),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_named_in_a_line(
-    here: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = {
-        "key": "data:\n  batchsize: 3\n",
-        "yaml": "data: [\n",
-        "interpolation": "data:\n  batch_size: ${data.nowhere}\n",
-    }
-    for stem, text in files.items():
-        (here / f"{stem}.yaml").write_text(text)
-    args, words = MISTAKES[name]
-    with pytest.raises(SystemExit) as ended:  # anything else would be a traceback
-        main(args)
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
-    assert 1 <= len([line for line in message.splitlines() if line.strip()]) <= 2, message
-    for word in words:
-        assert word in message
-    assert "<class" not in message
-    assert not (here / "runs").exists()
-
-
 def test_unwritable_output_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "runs").write_text("a file, not a folder")
     with pytest.raises(SystemExit) as ended:

@@ -247,34 +247,6 @@ def test_options_have_the_defaults_of_the_module_and_of_the_data_module() -> Non
     assert data.keys() <= signature(SASVDataModule).parameters.keys()
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["--seeds", "x"], "cannot read 'x'"),
-        (["--seeds", "1,1"], "twice"),
-        (["--seeds", "²"], "cannot read"),
-        (["--seeds", "1986-19910"], "too much"),
-        (["--seeds", "9999999999"], "too much"),
-        (["--hidden_dims", "[8,0]"], "--hidden_dims"),
-        (["--systems", "B1,L9"], "L9"),
-        (["--epochs", "0"], "--epochs"),
-        (["--replicates", "-1"], "--replicates"),
-        (["--data.root", "nowhere"], "no data folder at nowhere"),
-        (["--launcher", "moon"], "moon"),
-        (["--launcher", "local", "--seeds_per_job", "0"], "--seeds_per_job"),
-    ],
-)
-def test_mistakes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str], words: str
-) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(SystemExit) as ended:
-        main(["table", "--out", str(out), "--data.scale", "0.02", *args])
-    assert ended.value.code == 2
-    assert words in capsys.readouterr().err
-    assert not list(out.rglob("*.json"))
-
-
 def test_parsing() -> None:
     assert parse_seeds("1986-1988, 3") == [1986, 1987, 1988, 3]
     assert system_names("paper") == list(PAPER_SYSTEMS)
