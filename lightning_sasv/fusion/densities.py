@@ -22,7 +22,7 @@ from lightning_sasv.trials import TrialClass
 COVARIANCE_FLOOR = 1e-6
 """Added to the diagonal of every covariance, as in the paper's Gaussians."""
 
-_MAX_ITERATIONS, _STUDENT_TOLERANCE, _MIXTURE_TOLERANCE = 500, 1e-12, 1e-7
+_MAX_ITERATIONS, _STUDENT_TOLERANCE, _MIXTURE_TOLERANCE, _ROUNDING = 500, 1e-12, 1e-7, 1e-15
 
 State = dict[str, Any]
 """Fitted values by name."""
@@ -94,7 +94,7 @@ def floored(covariance: Floats, code: TrialClass) -> Floats:
     """
     result = covariance + COVARIANCE_FLOOR * np.eye(2)
     with np.errstate(invalid="ignore"):
-        singular = ~(_factor(result)[2] > 0)
+        singular = ~(_factor(result)[2] ** 2 > _ROUNDING * result[..., 1, 1])
     if singular.any():
         worst = covariance[singular].reshape(-1, 2, 2)[0].tolist()
         raise InputError(

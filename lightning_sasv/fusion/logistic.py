@@ -14,7 +14,7 @@ import numpy as np
 from lightning_sasv.checks import Codes, Floats, as_finite, check_spread
 from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.errors import InputError
-from lightning_sasv.numerics import log_add, minimise, sigmoid
+from lightning_sasv.numerics import log_add, minimise
 from lightning_sasv.trials import CLASS_ORDER, TrialClass
 
 SMALL_PENALTY = 1e-10
@@ -68,10 +68,9 @@ def weighted_logistic(
     ridge = np.array([penalty, 0.0]) / scale**2
 
     def objective(parameters: Floats) -> tuple[float, Floats, Floats]:
-        margin = parameters @ signed
-        error = sigmoid(-margin)
+        losses, error = _log_loss(parameters @ signed)
         weighted = weight * error
-        value = 0.5 * (ridge @ parameters**2) + weight @ _softplus(-margin)
+        value = 0.5 * (ridge @ parameters**2) + weight @ losses
         gradient = ridge * parameters - signed @ weighted
         hessian = (signed * (weighted - weighted * error)) @ signed.T + np.diag(ridge)
         return float(value), gradient, hessian
@@ -141,12 +140,10 @@ def fit_joint(
         parts = log_share - llrs
         log_sum = log_add(*parts)
         share = np.exp(parts - log_sum)  # ds/dy, (2, n)
-        margin = sign * (offset - log_sum)
-        error = sigmoid(-margin)
+        losses, error = _log_loss(sign * (offset - log_sum))
         slope = -weight * sign * error  # dL/ds; d²s/dy² is −covariance of the shares
         outer = weight * error * (1 - error) * (share[:, None] * share)
-        value = float(weight @ _softplus(-margin))
-        return value, slope * share, outer - slope * _covariance(share)
+        return float(weight @ losses), slope * share, outer - slope * _covariance(share)
 
     return fit_affine_pair(scores, loss, penalty, _separate_start(scores, labels), diagonal=True)
 
@@ -218,9 +215,11 @@ def _covariance(shares: Floats) -> Floats:
     return np.array([[first, cross], [cross, second]])
 
 
-def _softplus(values: Floats) -> Floats:
-    """``log(1 + e^x)``."""
-    return np.maximum(values, 0.0) + np.log1p(np.exp(-np.abs(values)))
+def _log_loss(margin: Floats) -> tuple[Floats, Floats]:
+    """``−log σ(m)`` and ``σ(−m)``, of which the latter is minus the slope of the former."""
+    small = np.exp(-np.abs(margin))
+    loss = np.maximum(-margin, 0.0) + np.log1p(small)
+    return loss, np.where(margin >= 0, small, 1.0) / (1 + small)
 
 
 def _check_pairs(scores: Floats) -> None:
