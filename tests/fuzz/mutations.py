@@ -23,6 +23,18 @@ fuzzed = partial(
 
 WORDS = ["nan", "inf", "-1", "1e999", '"', "'", "\t", "\r\n", "\n\n", ",", " ", "\0", "\ufeff"]
 WORDS += ["../../x", "<script>", "é", "\ud7ff", "{}", "[", "&a", "*a", "!!python/name:os.system"]
+ROWS = st.lists(
+    st.lists(
+        st.sampled_from(
+            ["target", "spoof", "bonafide", "-", "1", "0", "0.5", "nan", "x", "", '"', "1,5",
+             "label", "asv_score", "cm_score", "score", "speaker", "utterance", "filename",
+             "cm-score", "é", "\ufeff", "\r", "1e999", "\x00", "A07"]
+        ),
+        max_size=6,
+    ),
+    max_size=5,
+)  # fmt: skip
+"""Words of score files in any order."""
 
 
 @st.composite
@@ -46,8 +58,15 @@ def mutations(draw: st.DrawFn, valid: bytes) -> bytes:
 
 def contents(*valid: bytes) -> st.SearchStrategy[bytes]:
     """What a file may hold: anything, or almost one of the valid files."""
-    wild = st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode())
-    return st.one_of(st.sampled_from(valid).flatmap(mutations), wild)
+    rows = st.tuples(st.sampled_from([" ", ",", "\t"]), ROWS).map(
+        lambda drawn: "\n".join(drawn[0].join(row) for row in drawn[1])
+    )
+    texts = st.text(max_size=200) | rows
+    wild = st.binary(max_size=200) | texts.map(str.encode)
+    start = st.sampled_from([b"", *valid])
+    return st.one_of(
+        st.sampled_from(valid).flatmap(mutations), st.tuples(start, wild).map(b"".join)
+    )
 
 
 def bytes_of(folder: Path, write: Callable[[Path], object]) -> bytes:

@@ -7,27 +7,23 @@ import json
 import math
 import pickle
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import example, given
-from hypothesis import strategies as st
 
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.commands.configs import check_configs
 from lightning_sasv.data.challenge import corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.pickles import load_pickle
-from lightning_sasv.data.protocols import (
-    MARKER,
-    read_enrolment,
-    read_trials,
-    read_utterances,
-)
+from lightning_sasv.data.protocols import MARKER, read_enrolment, read_trials, read_utterances
 from lightning_sasv.decisions import PRESETS, read_costs
 from lightning_sasv.deploy.bundle import CHECKSUMS, load, write_bundle
 from lightning_sasv.errors import InputError
@@ -46,25 +42,80 @@ HERE = Path(FOLDER.name)
 SCORES = toy_scores(90)
 
 
-def file_of(content: bytes, name: str = "file") -> Path:
-    """A file of this content."""
-    path = HERE / name
-    path.write_bytes(content)
-    return path
+class Reader(NamedTuple):
+    """A reader, what must hold of all that it returns, and files that it reads.
+
+    Attributes:
+        read: Reads a file.
+        right: Whether what was read is valid.
+        valid: Valid files, which are altered.
+        examples: Broken files which are always tried.
+        name: Place of the file.
+        share: One of so many examples is tried.
+    """
+
+    read: Callable[[Path], Any]
+    right: Callable[[Any], bool]
+    valid: Sequence[bytes]
+    examples: Sequence[bytes] = ()
+    name: str = "file"
+    share: int = 1
+
+
+def right_table(table: ScoreTable) -> bool:
+    table.where(len(table) - 1)
+    numbers = {name: table.numbers(name) for name in table.score_columns}
+    return (
+        len(table) > 0
+        and not any(table.frame.null_count().row(0))
+        and not any(np.isnan(values).any() for values in numbers.values())
+        and all(np.isfinite(numbers.get(name, 0)).all() for name in ("asv_score", "cm_score"))
+        and not (table.ids and table.frame.select(table.ids).is_duplicated().any())
+    )
+
+
+def right_store(store: EmbeddingStore) -> bool:
+    shapes = store.vectors.shape == (len(store.ids), store.dim) == store.select(store.ids).shape
+    return shapes and store.vectors.dtype == torch.float32 and store.vectors.isfinite().all()
+
+
+def decides(scorer: Any) -> bool:
+    return scorer(SCORES.asv[:3], SCORES.cm[:3]).accepted.shape == (3,)
 
 
 def fitted(name: str) -> FusionSystem:
     return build_system(name).fit(SCORES.asv, SCORES.cm, SCORES.label)
 
 
-TRIALS = b"S1 U1 bonafide target\nS1 U2 bonafide nontarget\nS2 U3 A07 spoof\n"
-UTTERANCES = b"S1 U1 - - bonafide\nS1 U2 - A01 spoof\n"
-ENROLMENT = b"S1 U1,U2\nS2 U3\n"
+def folder_of(name: str, files: dict[str, bytes]) -> Path:
+    for place, content in files.items():
+        (HERE / name / place).parent.mkdir(parents=True, exist_ok=True)
+        (HERE / name / place).write_bytes(content)
+    return HERE / name
+
+
+def load_with_right_checksums(path: Path) -> Any:
+    """Whoever alters a bundle can alter its checksums too."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    sums = json.loads(BUNDLE[CHECKSUMS]) | {path.name: digest}
+    (path.parent / CHECKSUMS).write_text(json.dumps(sums))
+    return load(path.parent)
+
+
+def read_config(path: Path) -> bool:
+    read_yaml(path)
+    check_configs(["fit", "--config", str(path)])
+    return True
+
+
+def read_points(path: Path) -> tuple[Any, Any]:
+    sweep = read_sweep(path)
+    return sweep.points(), sweep.command()
+
+
 STORE = EmbeddingStore(["a", "b", "c"], torch.arange(12.0).reshape(3, 4))
-STORED = bytes_of(HERE, STORE.save)
-PICKLES = [
-    pickle.dumps(dict(zip(STORE.ids, STORE.vectors.numpy(), strict=True)), n) for n in (2, 5)
-]
+VECTORS = dict(zip(STORE.ids, STORE.vectors.numpy(), strict=True))
+PICKLES = [pickle.dumps(VECTORS, 2), pickle.dumps(VECTORS, 5)]
 PICKLES.append(pickle.dumps(OrderedDict(a=np.float32(1), b=[1, "x", None])))
 SYSTEMS = [
     bytes_of(HERE, partial(save_system, system=fitted(name), about={"seed": 1}))
@@ -73,272 +124,136 @@ SYSTEMS = [
 METRICS = bytes_of(HERE, lambda p: write_metrics(p, {"B1": {"corpus": "x", "eval": {"cllr": 0.5}}}))
 SWEEP = b"method: grid\ncommand: [a, ${args}]\nparameters: {x: {values: [1, 2]}, y: {value: 3}}\n"
 COSTS = b"c_miss: 1\nc_fa_nontarget: 10\nc_fa_spoof: 20\np_target: 0.9\np_nontarget: 0.05\n"
-COSTS += b"p_spoof: 0.05\n"
 CONFIG = (
     b"model:\n  systems: [B1]\ndata: {scale: 0.02}\ntrainer:\n  logger:\n  - class_path: torch.x\n"
 )
 CHECKPOINT = bytes_of(HERE, lambda p: torch.save({"state_dict": {"x": torch.ones(3)}}, p))
+TEXTS = {name: text.encode() for name, text in LINES.items()}
+WRITTEN = {
+    name: bytes_of(HERE, lambda p, name=name: write_table(p, from_scores(SCORES, p), name))
+    for name in ("csv", "parquet")
+}
+RESULTS = {
+    "scores/eval.csv": WRITTEN["csv"],
+    "fitted/L3c.safetensors": SYSTEMS[1],
+    "metrics.json": METRICS,
+    "table.md": b"| system | x |\n|---|---|\n| B1 | 1 |\n",
+}
+write_bundle(HERE / "whole", fitted("L3t"), SCORES, PRESETS["equal"], name="L3t")
+BUNDLE = {path.name: path.read_bytes() for path in (HERE / "whole").iterdir()}
+
+READERS = {
+    "trials": Reader(
+        read_trials,
+        lambda trials: len(trials) > 0 and set(trials.label.tolist()) <= {0, 1, 2},
+        [b"S1 U1 bonafide target\nS1 U2 bonafide nontarget\nS2 U3 A07 spoof\n"],
+    ),
+    "utterances": Reader(
+        read_utterances,
+        lambda found: len(found) == len(set(found.utterance.tolist())) > 0,
+        [b"S1 U1 - - bonafide\nS1 U2 - A01 spoof\n"],
+    ),
+    "enrolment": Reader(
+        read_enrolment,
+        lambda found: all(name and names and all(names) for name, names in found.items()),
+        [b"S1 U1,U2\nS2 U3\n"],
+        [b"S1 ,\n", b"\t\x01"],
+    ),
+    "scores of any layout": Reader(read_table, right_table, list(TEXTS.values())),
+    "score pairs": Reader(
+        read_scores,
+        lambda scores: (
+            len(scores.asv) == len(scores.cm) == len(scores.label) > 0
+            and set(np.unique(scores.label)) <= {0, 1, 2}
+        ),
+        [TEXTS["csv"]],
+    ),
+    "pickle": Reader(load_pickle, lambda _: True, PICKLES),
+    "pickled embeddings": Reader(EmbeddingStore.from_pickle, right_store, PICKLES),
+    "embeddings": Reader(EmbeddingStore.load, right_store, [bytes_of(HERE, STORE.save)]),
+    "fitted system": Reader(
+        lambda path: read_fitted(path)(SCORES.asv, SCORES.cm),
+        lambda fused: fused.sasv.shape[-1] == len(SCORES.asv),
+        SYSTEMS,
+    ),
+    "metrics": Reader(read_metrics, lambda found: isinstance(found, dict), [METRICS]),
+    "marker of a corpus": Reader(
+        lambda path: corpus_name(path.parent, None),
+        lambda name: isinstance(name, str),
+        [b'{"name": "x"}'],
+        name=MARKER,
+    ),
+    "sweep": Reader(
+        read_points,
+        lambda found: (
+            all(isinstance(point, dict) for point in found[0])
+            and all(isinstance(word, str) for word in found[1])
+        ),
+        [SWEEP],
+        [
+            b"\x80",
+            SWEEP.replace(b"[a, ${args}]", b"3"),
+            SWEEP.replace(b"{values: [1, 2]}", b"{values: 1}"),
+        ],
+    ),
+    "costs": Reader(
+        lambda path: read_costs(str(path)),
+        lambda costs: math.isclose(
+            costs.p_target + costs.p_nontarget + costs.p_spoof, 1, abs_tol=1e-6
+        ),
+        [COSTS + b"p_spoof: 0.05\n"],
+        [b"x: 1\n2: 1\n"],
+    ),
+    "configuration": Reader(read_config, bool, [CONFIG], name="config.yaml"),
+    "checkpoint": Reader(
+        read_checkpoint, lambda found: isinstance(found["state_dict"], dict), [CHECKPOINT]
+    ),
+    "bundle with right checksums": Reader(
+        load_with_right_checksums, decides, [BUNDLE["bundle.json"]], name="signed/bundle.json"
+    ),
+}
+for layout in (None, *LAYOUTS):
+    for mend in (False, True):
+        READERS[f"scores as {layout}{', mended' * mend}"] = Reader(
+            partial(read_table, format=layout, mend=mend),
+            right_table,
+            [TEXTS.get(layout or "csv", WRITTEN["parquet"])],
+            share=4,
+        )
+folder_of("signed", BUNDLE)
+for part in BUNDLE:
+    place = folder_of(f"bundle-{part}", BUNDLE).name
+    READERS[f"bundle of a broken {part}"] = Reader(
+        lambda path: load(path.parent), decides, [BUNDLE[part]], (), f"{place}/{part}", len(BUNDLE)
+    )
+for part in RESULTS:
+    place = folder_of(f"results-{Path(part).stem}", RESULTS)
+    READERS[f"results with a broken {part}"] = Reader(
+        lambda path, place=place: read_results(place),
+        lambda results: bool(results.fused),
+        [RESULTS[part]],
+        name=f"{place.name}/{part}",
+        share=40,
+    )
 
 
-@fuzzed
-@given(contents(TRIALS))
-def test_trials(content: bytes) -> None:
-    try:
-        trials = read_trials(file_of(content))
-    except InputError:
-        return
-    assert len(trials) > 0
-    assert set(trials.label.tolist()) <= {0, 1, 2}
+@pytest.mark.parametrize("name", READERS)
+def test_reader(name: str) -> None:
+    reader = READERS[name]
+    path = HERE / reader.name
+    named = path if path.parent == HERE else path.parent
 
-
-@fuzzed
-@given(contents(UTTERANCES))
-def test_utterances(content: bytes) -> None:
-    try:
-        found = read_utterances(file_of(content))
-    except InputError:
-        return
-    assert len(found) == len(set(found.utterance.tolist())) > 0
-
-
-@fuzzed
-@given(contents(ENROLMENT))
-@example(b"S1 ,\n")
-@example(b"\t\x01")
-def test_enrolment(content: bytes) -> None:
-    try:
-        found = read_enrolment(file_of(content))
-    except InputError:
-        return
-    assert all(name and all(names) for name, names in found.items())
-    assert all(found.values())
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_scores_of_a_named_layout(layout: str) -> None:
-    table = from_scores(SCORES, HERE)
-    text = LINES.get(layout)
-    valid = text.encode() if text else bytes_of(HERE, lambda p: write_table(p, table, layout))
-
-    @settings_of_layouts
-    @given(contents(valid), st.booleans())
-    def check(content: bytes, mend: bool) -> None:
+    @type(fuzzed)(fuzzed, max_examples=max(5, fuzzed.max_examples // reader.share))
+    @given(contents(*reader.valid))
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        said, found = "", None
         try:
-            found = read_table(file_of(content), layout, mend=mend)
-        except InputError:
-            return
-        _check_table(found)
+            found = reader.read(path)
+        except InputError as error:
+            said = str(error)
+        assert str(named) in said if said else reader.right(found)
 
+    for content in reader.examples:
+        check = example(content)(check)
     check()
-
-
-settings_of_layouts = type(fuzzed)(fuzzed, max_examples=max(10, fuzzed.max_examples // 10))
-
-
-def _check_table(table: ScoreTable) -> None:
-    for name in ("asv_score", "cm_score"):
-        if name in table:
-            assert np.isfinite(table.numbers(name)).all()
-    assert not any(table.frame.null_count().row(0))
-
-
-@fuzzed
-@given(contents(*(text.encode() for text in LINES.values())))
-def test_scores_of_any_layout(content: bytes) -> None:
-    try:
-        table = read_table(file_of(content))
-    except InputError:
-        return
-    _check_table(table)
-
-
-@fuzzed
-@given(contents(LINES["csv"].encode()))
-def test_score_pairs(content: bytes) -> None:
-    try:
-        scores = read_scores(file_of(content))
-    except InputError:
-        return
-    assert len(scores.asv) == len(scores.cm) == len(scores.label) > 0
-    assert set(np.unique(scores.label)) <= {0, 1, 2}
-
-
-@fuzzed
-@given(contents(*PICKLES))
-def test_pickles(content: bytes) -> None:
-    try:
-        load_pickle(file_of(content))
-    except InputError:
-        return
-
-
-@fuzzed
-@given(contents(*PICKLES))
-def test_embedding_pickles(content: bytes) -> None:
-    try:
-        store = EmbeddingStore.from_pickle(file_of(content))
-    except InputError:
-        return
-    _check_store(store)
-
-
-@fuzzed
-@given(contents(STORED))
-def test_embedding_stores(content: bytes) -> None:
-    try:
-        store = EmbeddingStore.load(file_of(content))
-    except InputError:
-        return
-    _check_store(store)
-
-
-def _check_store(store: EmbeddingStore) -> None:
-    assert store.vectors.shape == (len(store.ids), store.dim)
-    assert store.vectors.dtype == torch.float32
-    assert torch.isfinite(store.vectors).all()
-    assert len(store.select(store.ids)) == len(store.ids)
-
-
-@fuzzed
-@given(contents(*SYSTEMS))
-def test_fitted_systems(content: bytes) -> None:
-    path = file_of(content)
-    try:
-        fused = read_fitted(path)(SCORES.asv, SCORES.cm)
-    except InputError:
-        return
-    assert fused.sasv.shape[-1] == len(SCORES.asv)
-
-
-@fuzzed
-@given(st.data())
-def test_bundles(data: st.DataObject) -> None:
-    part = data.draw(st.sampled_from(sorted(BUNDLE)))
-    for name, content in BUNDLE.items():
-        (HERE / "bundle" / name).write_bytes(content)
-    file_of(data.draw(contents(BUNDLE[part])), f"bundle/{part}")
-    try:
-        scorer = load(HERE / "bundle")
-    except InputError:
-        return
-    assert scorer(SCORES.asv[:3], SCORES.cm[:3]).accepted.shape == (3,)
-
-
-def _bundle() -> dict[str, bytes]:
-    folder = write_bundle(HERE / "bundle", fitted("L3t"), SCORES, PRESETS["equal"], name="L3t")
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-BUNDLE = _bundle()
-
-
-@fuzzed
-@given(contents(BUNDLE["bundle.json"]))
-def test_bundles_with_right_checksums(content: bytes) -> None:
-    """Whoever alters a bundle can alter its checksums too."""
-    for name, valid in BUNDLE.items():
-        (HERE / "bundle" / name).write_bytes(valid)
-    file_of(content, "bundle/bundle.json")
-    sums = json.loads(BUNDLE[CHECKSUMS]) | {"bundle.json": hashlib.sha256(content).hexdigest()}
-    file_of(json.dumps(sums).encode(), f"bundle/{CHECKSUMS}")
-    try:
-        scorer = load(HERE / "bundle")
-    except InputError:
-        return
-    assert scorer(SCORES.asv[:3], SCORES.cm[:3]).accepted.shape == (3,)
-
-
-@fuzzed
-@given(contents(METRICS))
-def test_metrics(content: bytes) -> None:
-    try:
-        found = read_metrics(file_of(content))
-    except InputError:
-        return
-    assert isinstance(found, dict)
-
-
-@fuzzed
-@given(contents(b'{"name": "x"}'))
-def test_corpus_markers(content: bytes) -> None:
-    file_of(content, MARKER)
-    try:
-        assert isinstance(corpus_name(HERE, None), str)
-    except InputError:
-        return
-
-
-@fuzzed
-@given(contents(SWEEP))
-@example(b"\x80")
-@example(SWEEP.replace(b"[a, ${args}]", b"3"))
-@example(SWEEP.replace(b"{values: [1, 2]}", b"{values: 1}"))
-def test_sweeps(content: bytes) -> None:
-    try:
-        sweep = read_sweep(file_of(content))
-        points, command = sweep.points(), sweep.command()
-    except InputError:
-        return
-    assert all(isinstance(point, dict) for point in points)
-    assert all(isinstance(word, str) for word in command)
-
-
-@fuzzed
-@given(contents(COSTS))
-@example(b"x: 1\n2: 1\n")
-def test_cost_files(content: bytes) -> None:
-    try:
-        costs = read_costs(str(file_of(content)))
-    except InputError:
-        return
-    assert math.isclose(costs.p_target + costs.p_nontarget + costs.p_spoof, 1, abs_tol=1e-6)
-
-
-@fuzzed
-@given(contents(CONFIG))
-def test_configurations(content: bytes) -> None:
-    path = file_of(content, "config.yaml")
-    try:
-        read_yaml(path)
-        check_configs(["fit", "--config", str(path)])
-    except InputError:
-        return
-
-
-@fuzzed
-@given(contents(CHECKPOINT))
-def test_checkpoints(content: bytes) -> None:
-    try:
-        found = read_checkpoint(file_of(content))
-    except InputError:
-        return
-    assert isinstance(found["state_dict"], dict)
-
-
-@settings_of_layouts
-@given(st.data())
-def test_folders_of_results(data: st.DataObject) -> None:
-    part = data.draw(st.sampled_from(sorted(RESULTS)))
-    for name, content in RESULTS.items():
-        (HERE / "results" / name).write_bytes(content)
-    file_of(data.draw(contents(RESULTS[part])), f"results/{part}")
-    try:
-        results = read_results(HERE / "results")
-    except InputError:
-        return
-    assert results.fused
-
-
-def _results() -> dict[str, bytes]:
-    for name in ("scores", "fitted"):
-        (HERE / "results" / name).mkdir(parents=True)
-    scores = bytes_of(HERE, lambda p: write_table(p, from_scores(SCORES, p)))
-    return {
-        "scores/eval.csv": scores,
-        "fitted/L3c.safetensors": SYSTEMS[1],
-        "metrics.json": METRICS,
-        "table.md": b"| system | x |\n|---|---|\n| B1 | 1 |\n",
-    }
-
-
-RESULTS = _results()

@@ -6,11 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores import LAYOUTS, read_scores, read_table, write_scores
+from lightning_sasv.scores import read_scores, read_table, write_scores
 from tests.scores.samples import LINES, toy_scores, write
 
 GOOD = LINES["csv"]
@@ -116,55 +114,3 @@ def test_repetitions_are_counted_and_the_first_ten_listed(tmp_path: Path) -> Non
     with pytest.raises(InputError, match=r"line 62: the trial of line 2 stands again; 20 rep") as e:
         read_table(path)
     assert len(re.findall(r"S\d U\d{5}", str(e.value))) == 10
-
-
-GARBAGE = st.one_of(
-    st.text(max_size=200),
-    st.binary(max_size=200),
-    st.lists(
-        st.lists(
-            st.sampled_from(
-                ["target", "spoof", "bonafide", "-", "1", "0", "0.5", "nan", "x", "", '"', "1,5",
-                 "label", "asv_score", "cm_score", "score", "speaker", "utterance", "filename",
-                 "cm-score", "é", "\ufeff", "\r", "1e999", "\x00", "A07"]
-            ),
-            max_size=6,
-        ),
-        max_size=5,
-    ).flatmap(
-        lambda rows: st.sampled_from([" ", ",", "\t"]).map(
-            lambda separator: "\n".join(separator.join(row) for row in rows)
-        )
-    ),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", [None, *LAYOUTS])
-@pytest.mark.parametrize("start", [False, True])
-def test_garbage_is_refused_or_read_as_valid_data(
-    name: str | None, start: bool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("garbage") / "file"
-    good = LINES.get(name or "csv", "").encode() if start else b""
-
-    @given(GARBAGE, st.booleans())
-    @settings(max_examples=40, deadline=None)
-    def read(content: str | bytes, mend: bool) -> None:
-        path.write_bytes(good + (content if isinstance(content, bytes) else content.encode()))
-        table, said = None, ""
-        try:
-            table = read_table(path, name, mend=mend)
-        except InputError as error:
-            said = str(error)
-        if table is None:
-            assert str(path) in said
-            return
-        assert len(table) > 0
-        assert not any(table.frame.null_count().row(0))
-        for column in table.score_columns:
-            assert not table.frame[column].is_nan().any()
-        if table.ids:
-            assert not table.frame.select(table.ids).is_duplicated().any()
-        table.where(len(table) - 1)
-
-    read()
