@@ -8,15 +8,13 @@ import numpy as np
 
 from lightning_sasv.trials import Scores
 
-KEYS = np.array(["spoof", "target", "nontarget"])
-
 LINES = {
     "sasv2022": "LA_0015 LA_E_8147880 bonafide target 0.97\nLA_0015 LA_E_8147881 A07 spoof -1.5\n",
     "sasv2022-protocol": "LA_0015 LA_E_1103494 bonafide target\nLA_0015 LA_E_2 A19 spoof\n",
     "a-dcf": "LA_0007 LA_E_7417804 -2.30 spoof\nLA_0007 LA_E_7417805 1.25 target\n",
     "wespeaker": "spk1 utt1 0.51234 target\nspk1 utt2 -0.01234 nontarget\n",
     "wespeaker-asnorm": "a b 5.1 target 1.5 1.25 0.1 0.2\na c -5.0 nontarget 1.5 1.75 0.1 0.3\n",
-    "asvspoof2019-cm-protocol": "LA_0039 LA_E_2834763 - A11 spoof\nLA_0039 LA_E_3 - - bonafide\n",
+    "asvspoof2019-cm-protocol": "LA_0039 LA_E_2834763 - A11 spoof\nPA_0079 PA_T_1 aaa - bonafide\n",
     "asvspoof2019-cm": "LA_E_2834763 A11 spoof -3.1\nLA_E_5849185 - bonafide 4.25\n",
     "asvspoof2019-asv": "bonafide target 12.3\nbonafide nontarget -7.5\nA07 spoof 3.25\n",
     "asvspoof2021-cm": "LA_E_9332881 -4.72\nLA_E_6866159 0.5\n",
@@ -37,6 +35,7 @@ LINES = {
         "LA_0023 DF_E_2000011 nocodec asvspoof A14 spoof notrim progress "
         "traditional_vocoder - - - -\n"
         "TEF2 DF_E_2000013 low_m4a vcc2020 bonafide bonafide notrim eval bonafide - - - -\n"
+        "TEF2 DF_E_2 low_m4a vcc2020 Task1-team20 spoof notrim eval unknown Task1 team20 FF E\n"
     ),
     "asvspoof5-t1": "filename\tcm-score\nE_000001\t0.01\nE_000002\t-2.5\n",
     "asvspoof5-t1-key": "filename\tcm-label\nE_000001\tbonafide\nE_000002\tspoof\n",

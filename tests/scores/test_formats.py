@@ -24,29 +24,23 @@ from lightning_sasv.scores.layouts import LABELS, SCORES
 from tests.scores.samples import LINES, toy_scores, write
 
 TEXT_LAYOUTS = [name for name in LAYOUTS if name != "parquet"]
-
-
-def test_every_layout_has_a_sample() -> None:
-    assert set(LINES) == set(TEXT_LAYOUTS)
+INEXACT = {"a-dcf", "speechbrain", "asvspoof5-key", "bob-vuln"}
+"""Where the sample has trailing zeros, rows that do not count or cells that are empty."""
 
 
 @pytest.mark.parametrize("name", TEXT_LAYOUTS)
-def test_layout_is_recognised(name: str, tmp_path: Path) -> None:
+def test_layout_is_recognised_and_reads_back_what_it_writes(name: str, tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "file", LINES[name]))
-    assert table.layout == name
-    assert table.guessed
+    assert (table.layout, table.guessed) == (name, True)
     named = read_table(tmp_path / "file", name)
     assert named.frame.equals(table.frame)
     assert not named.guessed
-
-
-@pytest.mark.parametrize("name", TEXT_LAYOUTS)
-def test_layout_reads_back_what_it_writes(name: str, tmp_path: Path) -> None:
-    table = read_table(write(tmp_path / "file", LINES[name]))
-    write_table(tmp_path / "again", table, name)
-    again = read_table(tmp_path / "again")
-    assert again.layout == name
-    assert again.frame.equals(table.frame)
+    blanks = read_table(write(tmp_path / "blanks", LINES[name].replace("\t", "  ")))
+    assert blanks.frame.equals(table.frame)
+    assert read_table(write_table(tmp_path / "again", table, name)).frame.equals(table.frame)
+    for layout in (blanks.layout, read_table(tmp_path / "again").layout):
+        assert layout == name
+    assert name in INEXACT or (tmp_path / "again").read_text() == LINES[name]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +56,10 @@ def test_layout_reads_back_what_it_writes(name: str, tmp_path: Path) -> None:
                               "asv_score": [12.3, -7.5, 3.25]}),
         ("asvspoof2021-la-key", {"codec": ["alaw", "none"], "subset": ["eval", "progress"],
                                  "attack": ["A07", "-"], "label": ["spoof", "bonafide"]}),
-        ("asvspoof2021-df-key", {"vocoder": ["traditional_vocoder", "bonafide"]}),
+        ("asvspoof2021-df-key", {"vocoder": ["traditional_vocoder", "bonafide", "unknown"],
+                                 "vcc_team": ["-", "-", "team20"],
+                                 "vcc_language": ["-", "-", "E"]}),
+        ("asvspoof2019-cm-protocol", {"environment": ["-", "aaa"], "attack": ["A11", "-"]}),
         ("asvspoof5-t2", {"cm_score": [0.01], "asv_score": [0.01], "sasv_score": [0.04]}),
         ("asvspoof5-key", {"utterance": ["E_000001", "E_000002"], "label": ["target", "spoof"]}),
         ("asvspoof5-fusion", {"label": ["target", "nontarget", "spoof"],
@@ -85,42 +82,11 @@ def test_columns_mean_what_they_should(
         assert table.frame[column].to_list() == values
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "kept"),
-    [
-        ("asvspoof2021-df-key",
-         "LA_0023 DF_E_1 nocodec asvspoof A14 spoof notrim progress traditional_vocoder - - - -\n"
-         "TEF2 DF_E_2 low_m4a vcc2020 Task1-team20 spoof notrim eval unknown Task1 team20 FF E\n"
-         "TGF1 DF_E_3 mp3m4a vcc2020 Task2-team12 spoof notrim eval unknown Task2 team12 FF G\n"
-         "LA_0048 DF_E_4 mp3m4a asvspoof bonafide bonafide notrim eval bonafide - - - -\n",
-         {"vcc_team": ["-", "team20", "team12", "-"], "vcc_language": ["-", "E", "G", "-"]}),
-        ("asvspoof2019-cm-protocol",
-         "PA_0079 PA_T_0000001 aaa - bonafide\nPA_0079 PA_T_0000002 aab AB spoof\n",
-         {"environment": ["aaa", "aab"], "attack": ["-", "AB"]}),
-    ],
-)  # fmt: skip
-def test_columns_that_are_mostly_a_dash_keep_what_they_say(
-    name: str, text: str, kept: dict[str, list[str]], tmp_path: Path
-) -> None:
-    table = read_table(write(tmp_path / "key.txt", text))
-    assert table.layout == name
-    for column, values in kept.items():
-        assert table.frame[column].to_list() == values
-    write_table(tmp_path / "again.txt", table, name)
-    assert (tmp_path / "again.txt").read_text() == text
-
-
-@pytest.mark.parametrize("name", [n for n in LAYOUTS if LAYOUTS[n].separator == "\t"])
-def test_headings_between_blanks_are_read_like_those_between_tabs(
-    name: str, tmp_path: Path
-) -> None:
-    tidy = read_table(write(tmp_path / "a", LINES[name]))
-    blanks = read_table(write(tmp_path / "b", LINES[name].replace("\t", "  ")))
-    assert blanks.layout == name
-    assert blanks.frame.equals(tidy.frame)
-
-
-def test_further_columns_of_bob_are_kept(tmp_path: Path) -> None:
+def test_further_columns_are_kept(tmp_path: Path) -> None:
+    text = "label,asv_score,cm_score,fold,age\ntarget,1,2,01,1.5\nspoof,3,4,02,2.0\n"
+    table = read_table(write(tmp_path / "a.csv", text))
+    assert table.frame["fold"].to_list() == ["01", "02"]
+    assert table.frame["age"].to_list() == [1.5, 2.0]
     rows = [row.split(",") for row in LINES["bob-vuln"].splitlines()]
     text = "\n".join(",".join([*row[:2], f"t{n}", *row[2:]]) for n, row in enumerate(rows))
     table = read_table(write(tmp_path / "a.csv", text.replace("t0", "probe_template_id")))
@@ -197,13 +163,6 @@ def test_byte_order_mark_and_windows_line_ends_can_be_mended(tmp_path: Path) -> 
         with pytest.raises(InputError, match=r"b, line 1: .*lightning convert"):
             read_table(tmp_path / "b")
         assert read_table(tmp_path / "b", mend=True).frame.equals(wanted)
-
-
-def test_further_columns_keep_their_text(tmp_path: Path) -> None:
-    text = "label,asv_score,cm_score,fold,age\ntarget,1,2,01,1.5\nspoof,3,4,02,2.0\n"
-    table = read_table(write(tmp_path / "a.csv", text))
-    assert table.frame["fold"].to_list() == ["01", "02"]
-    assert table.frame["age"].to_list() == [1.5, 2.0]
 
 
 def test_our_table_reads_back_exactly(tmp_path: Path) -> None:
