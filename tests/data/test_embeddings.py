@@ -68,14 +68,11 @@ def test_wrong_input(store: EmbeddingStore) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1])
-def test_truncated_store(store: EmbeddingStore, tmp_path: Path, keep: int) -> None:
+def test_truncated_absent_and_other_files(store: EmbeddingStore, tmp_path: Path, keep: int) -> None:
     path = store.save(tmp_path / "cut.safetensors")
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(InputError, match=r"cut\.safetensors is damaged"):
         EmbeddingStore.load(path)
-
-
-def test_other_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no embeddings at"):
         EmbeddingStore.load(tmp_path / "absent.safetensors")
     save_file({"x": torch.zeros(2)}, tmp_path / "other.safetensors")

@@ -72,52 +72,43 @@ def test_speakers_are_uniform(
         assert chisquare(counts).pvalue > 1e-3
 
 
+def pairs_of(utterances: UtteranceList, code: TrialClass, seed: int, epochs: int) -> np.ndarray:
+    """Rows of enrolment and probe of every trial of a class, (2, trials)."""
+    drawn = [TrialSampler(utterances).epoch(seed, epoch) for epoch in range(epochs)]
+    return np.concatenate([np.stack([t.enrol, t.probe])[:, t.label == code] for t in drawn], axis=1)
+
+
 def test_pairs_of_speakers_are_uniform(utterances: UtteranceList) -> None:
     """Nontarget: every ordered pair of two different speakers alike, not only each side alone."""
-    drawn = [TrialSampler(utterances).epoch(5, epoch) for epoch in range(5)]
-    pairs = np.concatenate(
-        [np.stack([t.enrol, t.probe])[:, t.label == TrialClass.NONTARGET] for t in drawn], axis=1
-    )
+    pairs = pairs_of(utterances, TrialClass.NONTARGET, 5, 5)
     names, counts = np.unique(utterances.speaker[pairs], axis=1, return_counts=True)
     assert names.shape[1] == 5 * 4
     assert chisquare(counts).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(
-    ("code", "column", "bonafide"),
+    ("code", "speakers", "seed"),
     [
-        (TrialClass.SPOOF, "enrol", True),
-        (TrialClass.SPOOF, "probe", False),
-        (TrialClass.NONTARGET, "enrol", True),
-        (TrialClass.NONTARGET, "probe", True),
+        (TrialClass.SPOOF, ("S0", "S1"), 9),
+        (TrialClass.NONTARGET, ("S0", "S1"), 9),
+        (TrialClass.TARGET, ("S0", "S4"), 3),
     ],
 )
 def test_every_utterance_of_a_speaker_is_as_likely(
-    utterances: UtteranceList, code: TrialClass, column: str, bonafide: bool
+    utterances: UtteranceList, code: TrialClass, speakers: tuple[str, str], seed: int
 ) -> None:
-    drawn = [TrialSampler(utterances).epoch(9, epoch) for epoch in range(20)]
-    rows = np.concatenate([getattr(t, column)[t.label == code] for t in drawn])
-    counts = np.bincount(rows, minlength=len(utterances))
-    for speaker in ("S0", "S1"):
-        own = (utterances.speaker == speaker) & (utterances.bonafide == bonafide)
-        assert chisquare(counts[own]).pvalue > 1e-3
-
-
-def test_utterances_of_a_speaker_are_uniform(utterances: UtteranceList) -> None:
-    sampler = TrialSampler(utterances)
-    drawn = [sampler.epoch(3, epoch) for epoch in range(30)]
-    for column in ("enrol", "probe"):
-        rows = np.concatenate([getattr(t, column)[t.label == TrialClass.TARGET] for t in drawn])
-        counts = np.bincount(rows, minlength=len(utterances))
-        for speaker in ("S0", "S4"):
-            own = (utterances.speaker == speaker) & utterances.bonafide
+    pairs = pairs_of(utterances, code, seed, 30)
+    for column, bonafide in zip(pairs, (True, code != TrialClass.SPOOF), strict=True):
+        counts = np.bincount(column, minlength=len(utterances))
+        for speaker in speakers:
+            own = (utterances.speaker == speaker) & (utterances.bonafide == bonafide)
             assert chisquare(counts[own]).pvalue > 1e-3
-    pairs = np.concatenate(
-        [np.stack([t.enrol, t.probe])[:, t.label == TrialClass.TARGET] for t in drawn], axis=1
-    )
+
+
+def test_every_ordered_pair_of_different_utterances_can_come(utterances: UtteranceList) -> None:
+    pairs = pairs_of(utterances, TrialClass.TARGET, 3, 30)
     fourth = pairs[:, utterances.speaker[pairs[0]] == "S4"]
-    seen = len({tuple(pair) for pair in fourth.T.tolist()})
-    assert seen > 0.99 * 50 * 49  # every ordered pair of different utterances can come
+    assert len({tuple(pair) for pair in fourth.T.tolist()}) > 0.99 * 50 * 49
 
 
 def test_pure_function_of_seed_and_epoch(utterances: UtteranceList) -> None:
