@@ -25,19 +25,10 @@ class TrialClass(IntEnum):
     def __str__(self) -> str:
         return self.name.lower()
 
-    @classmethod
-    def from_key(cls, key: str) -> TrialClass:
-        """Class of a protocol key ``spoof``, ``target`` or ``nontarget``."""
-        try:
-            return cls[key.upper()]
-        except KeyError:
-            raise InputError(
-                f"unknown trial label {key!r}; expected one of spoof, target, nontarget"
-            ) from None
-
 
 SPLITS = ("dev", "eval")
 """Sets of trials: everything is fitted on the first and evaluated on the second."""
+
 TWIN = "twin"
 """Name of the simulated corpus; it never takes a real one's, nor the other way round."""
 

@@ -40,7 +40,7 @@ def scores(shared):
         return Scores(
             np.array([float(row["asv_score"]) for row in rows]),
             np.array([float(row["cm_score"]) for row in rows]),
-            np.array([TrialClass.from_key(row["label"]) for row in rows]),
+            np.array([TrialClass[row["label"].upper()] for row in rows]),
         )
 
     return {part: read(part) for part in ("dev", "eval")}
