@@ -132,7 +132,8 @@ Command = Callable[..., None]
 def options_of(function: Callable[..., Any]) -> Callable[[Command], Command]:
     """Give a command the options and the help of the public function that it calls.
 
-    All but ``tell`` and ``begin``, through which the function speaks to the command.
+    All but ``tell`` and ``begin``, through which the function speaks to the command, and the
+    example at the end, which is for Python.
     """
     given = inspect.signature(function).parameters.values()
     options = [option for option in given if option.name not in _OF_COMMANDS]
@@ -144,7 +145,7 @@ def options_of(function: Callable[..., Any]) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         vars(command)["__signature__"] = inspect.Signature(options)
         command.__annotations__ = hints
-        command.__doc__ = function.__doc__
+        command.__doc__ = (inspect.getdoc(function) or "").partition("\nExample:")[0]
         return command
 
     return decorate
