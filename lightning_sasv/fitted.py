@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -20,9 +20,6 @@ from lightning_sasv.files import atomic_path
 from lightning_sasv.fusion.base import Fusion, score_pairs
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.trials import FusedScores
-
-if TYPE_CHECKING:
-    from lightning_sasv.fusion import FusionSystem
 
 FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
 HEADER = "lightning_sasv"
@@ -152,13 +149,3 @@ def read_fitted_systems(folder: str | Path) -> dict[str, FittedSystem]:
             f"no fitted systems in {Path(folder) / FOLDER}; make them with `lightning fuse --out`"
         )
     return {path.stem: read_fitted(path) for path in found}
-
-
-def load_system(path: str | Path) -> FusionSystem:
-    """A fitted system as a module of torch; errors as for :func:`read_fitted`."""
-    from lightning_sasv.fusion import FusionSystem
-
-    fitted = read_fitted(path)
-    system = FusionSystem(**fitted.config)
-    system.store(fitted.arrays())
-    return system

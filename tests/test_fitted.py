@@ -18,7 +18,6 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import (
     FORMAT,
     HEADER,
-    load_system,
     read_fitted,
     read_fitted_systems,
     save_system,
@@ -49,16 +48,9 @@ def test_a_file_gives_the_same_scores_with_and_without_torch(name: str, tmp_path
     assert again.values() == system.values()
     assert again.rho == (None if system.rho is None else system.rho.item())
     unseen = simulate(2000, seed=4)
-    module = load_system(tmp_path / "fitted" / f"{name}.safetensors")
-    for mine, theirs, numbers in zip(
-        system(unseen.asv, unseen.cm),
-        module(unseen.asv, unseen.cm),
-        again(unseen.asv, unseen.cm),
-        strict=True,
-    ):
-        assert torch.equal(mine, theirs)
-        assert isinstance(numbers, np.ndarray)
-        np.testing.assert_allclose(numbers, mine, rtol=1e-12, atol=1e-12)
+    for mine, theirs in zip(system(*unseen[:2]), again(*unseen[:2]), strict=True):
+        assert isinstance(theirs, np.ndarray)
+        np.testing.assert_allclose(theirs, mine, rtol=1e-12, atol=1e-12)
 
 
 def test_reading_and_scoring_do_not_import_torch(tmp_path: Path) -> None:
@@ -83,7 +75,7 @@ def test_files_of_format_1_give_the_scores_they_gave(name: str, tmp_path: Path) 
     trials = OLD_SCORES["trials"]["asv"], OLD_SCORES["trials"]["cm"]
     again = read_fitted(save_system(tmp_path / f"{name}.safetensors", system, system.about))
     assert FORMAT.encode() in (tmp_path / f"{name}.safetensors").read_bytes()
-    for one in (system, again, load_system(OLD / f"{name}.safetensors")):
+    for one in (system, again):
         for side, values in one(*trials)._asdict().items():
             expected = OLD_SCORES["expected"][name][side]
             np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12)
@@ -125,7 +117,7 @@ def test_damage(tmp_path: Path) -> None:
         read_fitted(path)
     path.write_bytes(whole.replace(b"gaussian", b"gaussiam"))
     with pytest.raises(InputError, match="gaussiam"):
-        load_system(path)
+        read_fitted(path)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from lightning_sasv.fusion.rules import RULES, fuse
 from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
 from lightning_sasv.trials import FusedScores, TrialClass
 
+MOST_COMPONENTS = 1000
 _FEW = 64
 
 
@@ -188,12 +189,9 @@ class Fusion:
 
     def _stages(self) -> list[tuple[str, Stage]]:
         """The stages there are, each with its place."""
-        stages = []
-        if self.config["density"] is not None:
-            stages.append(("density", DENSITIES[self.config["density"]]))
-        if self.config["calibration"] is not None:
-            stages.append(("calibration", CALIBRATIONS[self.config["calibration"]]))
-        return stages
+        known = {"density": DENSITIES, "calibration": CALIBRATIONS}
+        there = [place for place in known if self.config[place] is not None]
+        return [(place, known[place][self.config[place]]) for place in there]
 
 
 def score_pairs(asv: Any, cm: Any) -> Floats:
@@ -230,6 +228,10 @@ def _check(config: Config) -> None:
         name = config[place]
         if not (name in known or (name is None and place != "rule")):
             raise InputError(f"unknown {place} {name!r}; expected one of {', '.join(known)}")
+    if config["components"] > MOST_COMPONENTS:
+        raise InputError(
+            f"components must be at most {MOST_COMPONENTS}, got {config['components']}"
+        )
     penalty, prior = config["penalty"], config["effective_prior"]
     if penalty is not None and not 0 <= penalty < float("inf"):
         raise InputError(f"penalty must be finite and at least 0, got {penalty}")

@@ -58,25 +58,6 @@ def test_bayes_policy_is_the_comparison_of_the_two_risks(asv, cm, costs, parts):
 
 @settings(max_examples=100, deadline=None)
 @given(asv=LLRS, cm=LLRS, costs=st.tuples(COSTS, COSTS, COSTS), parts=PARTS)
-def test_bayes_policy_in_its_score_form(asv, cm, costs, parts):
-    """Ineq. app_policy_gen_llr4 with β and ρ of the plain priors."""
-    m = model(costs, parts)
-    rho = m.p_spoof / (m.p_nontarget + m.p_spoof)
-    beta = m.p_target / (1 - m.p_target)
-    fused = trial(asv, cm)
-    weights = m.c_fa_nontarget / m.c_miss * (1 - rho), m.c_fa_spoof / m.c_miss * rho
-    score = nonlinear_score(fused.asv_llr, fused.cm_llr, *weights).item()
-    if abs(score + math.log(beta)) > 1e-9:
-        assert accept(fused, m).item() == (score > -math.log(beta))
-    effective = nonlinear_score(
-        fused.asv_llr, fused.cm_llr, 1 - m.spoof_share, m.spoof_share
-    ).item()
-    if abs(effective + m.log_beta) > 1e-9:
-        assert accept(fused, m).item() == (effective > -m.log_beta)
-
-
-@settings(max_examples=100, deadline=None)
-@given(asv=LLRS, cm=LLRS, costs=st.tuples(COSTS, COSTS, COSTS), parts=PARTS)
 def test_no_policy_has_less_expected_cost_than_bayes(asv, cm, costs, parts):
     m, fused = model(costs, parts), trial(asv, cm)
     best = expected_cost(fused, m).item()

@@ -57,6 +57,7 @@ def test_bad_development_trials_are_errors_that_name_the_argument(name, wrong, m
         ({"dof": "four"}, "dof must be a number, got 'four'"),
         ({"components": 0}, "components must be at least 1 and whole, got 0"),
         ({"components": 2.5}, "components must be at least 1 and whole, got 2.5"),
+        ({"components": 10**9}, "components must be at most 1000, got 1000000000"),
         ({"penalty": "none"}, "penalty must be a number, got 'none'"),
         ({"effective_prior": None}, "effective_prior must be a number, got None"),
         ({"costs": "free"}, "unknown cost model 'free'"),

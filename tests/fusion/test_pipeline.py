@@ -10,10 +10,8 @@ import torch
 
 from lightning_sasv.fusion import (
     SYSTEMS,
-    build_system,
     fit_and_fuse,
     fit_systems,
-    fuse_systems,
     system,
 )
 from lightning_sasv.trials import Scores
@@ -40,15 +38,6 @@ def states(systems):
 def same(first, second):
     assert first.keys() == second.keys()
     return all(torch.equal(first[key], second[key]) for key in first)
-
-
-def test_fits_and_scores_are_those_of_every_system_alone(dev, unseen):
-    together = fit_systems(dev.asv, dev.cm, dev.label)
-    alone = {name: build_system(name).fit(dev.asv, dev.cm, dev.label) for name in SYSTEMS}
-    assert same(states(together), states(alone))
-    for name, scores in fuse_systems(together, unseen.asv, unseen.cm).items():
-        for values, expected in zip(scores, alone[name](unseen.asv, unseen.cm), strict=True):
-            assert torch.equal(values, expected)
 
 
 def test_overrides_reach_every_system(dev):
@@ -83,10 +72,3 @@ def test_no_fit_ever_sees_other_labels_or_scores_than_those_of_dev(dev, unseen, 
     for columns in seen:
         for column, expected in zip(columns, (dev.asv, dev.cm, dev.label), strict=True):
             assert np.array_equal(column, expected)
-
-
-def test_fusing_never_changes_a_fitted_system(dev, unseen):
-    systems = fit_systems(dev.asv, dev.cm, dev.label)
-    before = {key: value.clone() for key, value in states(systems).items()}
-    fuse_systems(systems, unseen.asv, unseen.cm)
-    assert same(before, states(systems))

@@ -160,6 +160,7 @@ HEADERS: dict[str, dict[str, Any]] = {
     "other rule": {"config": {"rule": "__import__"}},
     "other density": {"config": {"density": "os.system"}},
     "copies": {"config": {"copies": 10**9}},
+    "endless components": {"config": {"density": "mixture", "components": 10**9}},
     "many components": {"config": {"density": "gmm", "components": 10**12}},
     "costs": {"config": {"costs": "../../x"}},
 }
