@@ -21,13 +21,19 @@ if TYPE_CHECKING:
     from lightning_sasv.data.embeddings import EmbeddingStore
     from lightning_sasv.data.twin import make_twin
 
-__all__ = ["Corpus", "EmbeddingStore", "SASVDataModule", "download", "import_corpus",
-           "load_corpus", "make_twin", "simulate"]  # fmt: skip
+__all__ = ["Corpus", "EmbeddingStore", "SASVDataModule", "download"]
+__all__ += ["import_corpus", "load_corpus", "make_twin", "simulate"]
 
 __getattr__ = lazy(
     __name__,
-    {"Corpus": "corpus", "EmbeddingStore": "embeddings", "SASVDataModule": "datamodule"}
-    | {"download": "downloads", "load_corpus": "challenge", "make_twin": "twin"},
+    {
+        "challenge": ["load_corpus"],
+        "corpus": ["Corpus"],
+        "datamodule": ["SASVDataModule"],
+        "downloads": ["download"],
+        "embeddings": ["EmbeddingStore"],
+        "twin": ["make_twin"],
+    },
 )
 
 

@@ -37,37 +37,12 @@ from lightning_sasv.decisions.ternary import (
     ternary_utility_accept,
 )
 
-__all__ = [
-    "POLICIES",
-    "PRESETS",
-    "Comparison",
-    "CostModel",
-    "EmpiricalCost",
-    "PolicyCost",
-    "Simulation",
-    "accept",
-    "as_cost_model",
-    "closure",
-    "compare_policies",
-    "compared",
-    "cost_preset",
-    "empirical_cost",
-    "expected_cost",
-    "ilr",
-    "ilr_of_llrs",
-    "inverse_ilr",
-    "nonlinear_score",
-    "perturb",
-    "posteriors",
-    "read_costs",
-    "reason_sentences",
-    "reason_words",
-    "sasv_cost_matrix",
-    "simulate",
-    "simulated_policy_costs",
-    "ternary_accept",
-    "ternary_decision",
-    "ternary_risks",
-    "ternary_utility_accept",
-    "threshold_sentences",
-]
+__all__ = ["closure", "ilr", "ilr_of_llrs", "inverse_ilr", "perturb"]
+__all__ += ["PRESETS", "CostModel", "as_cost_model", "cost_preset", "read_costs"]
+__all__ += ["EmpiricalCost", "PolicyCost", "compare_policies", "empirical_cost"]
+__all__ += ["POLICIES", "Comparison", "accept", "compared", "expected_cost"]
+__all__ += ["nonlinear_score", "posteriors"]
+__all__ += ["reason_sentences", "reason_words", "threshold_sentences"]
+__all__ += ["Simulation", "simulate", "simulated_policy_costs"]
+__all__ += ["sasv_cost_matrix", "ternary_accept", "ternary_decision"]
+__all__ += ["ternary_risks", "ternary_utility_accept"]

@@ -7,17 +7,6 @@ from lightning_sasv.deploy.bounds import Bounds, LLRBounds, dev_bounds, elub
 from lightning_sasv.deploy.bundle import export, fingerprint, load, write_bundle
 from lightning_sasv.deploy.scorer import DecisionRule, Scorer, Verdict, choose_rule
 
-__all__ = [
-    "Bounds",
-    "DecisionRule",
-    "LLRBounds",
-    "Scorer",
-    "Verdict",
-    "choose_rule",
-    "dev_bounds",
-    "elub",
-    "export",
-    "fingerprint",
-    "load",
-    "write_bundle",
-]
+__all__ = ["Bounds", "LLRBounds", "dev_bounds", "elub"]
+__all__ += ["export", "fingerprint", "load", "write_bundle"]
+__all__ += ["DecisionRule", "Scorer", "Verdict", "choose_rule"]

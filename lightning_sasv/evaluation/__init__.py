@@ -19,11 +19,8 @@ __all__ = ["Decisions", "EvaluationResult", "FusedResults", "decide", "evaluate"
 __getattr__ = lazy(
     __name__,
     {
-        "Decisions": "deciding",
-        "EvaluationResult": "run",
-        "FusedResults": "fusing",
-        "decide": "deciding",
-        "evaluate": "run",
-        "fuse": "fusing",
+        "deciding": ["Decisions", "decide"],
+        "fusing": ["FusedResults", "fuse"],
+        "run": ["EvaluationResult", "evaluate"],
     },
 )

@@ -21,10 +21,10 @@ __all__ = ["AASIST", "ECAPA", "ECAPAChallenge", "FrontEnd", "extract"]
 __getattr__ = lazy(
     __name__,
     {
-        "AASIST": "aasist",
-        "ECAPA": "ecapa",
-        "ECAPAChallenge": "ecapa_challenge",
-        "FrontEnd": "base",
-        "extract": "corpus",
+        "aasist": ["AASIST"],
+        "base": ["FrontEnd"],
+        "corpus": ["extract"],
+        "ecapa": ["ECAPA"],
+        "ecapa_challenge": ["ECAPAChallenge"],
     },
 )

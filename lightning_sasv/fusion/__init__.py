@@ -28,22 +28,8 @@ from lightning_sasv.fusion.zoo import (
 if TYPE_CHECKING:
     from lightning_sasv.fusion.system import FusionSystem
 
-__all__ = [
-    "CALIBRATIONS",
-    "DENSITIES",
-    "OUR_SYSTEMS",
-    "PAPER_SYSTEMS",
-    "RHO_CHOICES",
-    "RULES",
-    "SYSTEMS",
-    "FusionSystem",
-    "build_system",
-    "fit_and_fuse",
-    "fit_systems",
-    "fuse_systems",
-    "pack_system",
-    "system_names",
-    "unpack_system",
-]
+__all__ = ["CALIBRATIONS", "DENSITIES", "RHO_CHOICES", "RULES", "FusionSystem"]
+__all__ += ["OUR_SYSTEMS", "PAPER_SYSTEMS", "SYSTEMS", "build_system", "system_names"]
+__all__ += ["fit_and_fuse", "fit_systems", "fuse_systems", "pack_system", "unpack_system"]
 
-__getattr__ = lazy(__name__, {"FusionSystem": "system"})
+__getattr__ = lazy(__name__, {"system": ["FusionSystem"]})

@@ -18,6 +18,8 @@ __all__ = ["ADCF", "CMEER", "SASVEER", "TDCF", "Cllr", "CrossEntropy", "TandemEE
 
 __getattr__ = lazy(
     __name__,
-    dict.fromkeys(("ADCF", "CMEER", "SASVEER", "Cllr"), "classes")
-    | dict.fromkeys(("TDCF", "CrossEntropy", "TandemEER"), "tandem_classes"),
+    {
+        "classes": ["ADCF", "CMEER", "SASVEER", "Cllr"],
+        "tandem_classes": ["TDCF", "CrossEntropy", "TandemEER"],
+    },
 )

@@ -6,14 +6,5 @@ from lightning_sasv.scores.sources import convert
 from lightning_sasv.scores.table import ScoreTable
 from lightning_sasv.scores.write import write_scores, write_table
 
-__all__ = [
-    "LAYOUTS",
-    "Layout",
-    "ScoreTable",
-    "convert",
-    "layout_named",
-    "read_scores",
-    "read_table",
-    "write_scores",
-    "write_table",
-]
+__all__ = ["LAYOUTS", "Layout", "ScoreTable", "layout_named"]
+__all__ += ["convert", "read_scores", "read_table", "write_scores", "write_table"]

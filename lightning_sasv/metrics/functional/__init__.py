@@ -17,9 +17,9 @@ threshold. What odd input gives:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lightning_sasv import lazy
 from lightning_sasv.metrics.functional.cllr import (
     CllrParts,
     ECECurve,
@@ -51,54 +51,19 @@ if TYPE_CHECKING:
     )
     from lightning_sasv.metrics.registry import COLUMNS, Settings, all_metrics, by_group
 
-__all__ = [
-    "ASVSPOOF5_RATES",
-    "COLUMNS",
-    "DCF",
-    "EER",
-    "TDCF",
-    "ASVRates",
-    "CllrParts",
-    "ConfidenceInterval",
-    "Convention",
-    "CrossEntropy",
-    "DETCurve",
-    "ECECurve",
-    "PairedInterval",
-    "ROCCurve",
-    "SASVEERs",
-    "Settings",
-    "TandemEER",
-    "TandemPath",
-    "a_dcf",
-    "all_metrics",
-    "bootstrap",
-    "by_group",
-    "cllr",
-    "cllr_decomposition",
-    "cllr_min",
-    "cm_dcf",
-    "cross_entropy",
-    "det_curve",
-    "ece_curve",
-    "eer",
-    "paired_bootstrap",
-    "roc_curve",
-    "sasv_eers",
-    "t_dcf",
-    "t_eer",
-    "t_eer_path",
-]
+__all__ = ["CllrParts", "ECECurve", "cllr", "cllr_decomposition", "cllr_min", "ece_curve"]
+__all__ += ["CrossEntropy", "cross_entropy"]
+__all__ += ["ASVSPOOF5_RATES", "DCF", "TDCF", "ASVRates", "a_dcf", "cm_dcf", "t_dcf"]
+__all__ += ["EER", "Convention", "SASVEERs", "eer", "sasv_eers"]
+__all__ += ["DETCurve", "ROCCurve", "det_curve", "roc_curve"]
+__all__ += ["TandemEER", "TandemPath", "t_eer", "t_eer_path"]
+__all__ += ["ConfidenceInterval", "PairedInterval", "bootstrap", "paired_bootstrap"]
+__all__ += ["COLUMNS", "Settings", "all_metrics", "by_group"]
 
-_ABOVE = {  # of the floor above, which is about which metrics there are and how sure they are
-    **dict.fromkeys(("COLUMNS", "Settings", "all_metrics", "by_group"), "registry"),
-    **dict.fromkeys(
-        ("ConfidenceInterval", "PairedInterval", "bootstrap", "paired_bootstrap"), "bootstrap"
-    ),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ABOVE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"lightning_sasv.metrics.{_ABOVE[name]}"), name)
+__getattr__ = lazy(  # of the floor above: which metrics there are, and how sure they are
+    __name__,
+    {
+        ".bootstrap": ["ConfidenceInterval", "PairedInterval", "bootstrap", "paired_bootstrap"],
+        ".registry": ["COLUMNS", "Settings", "all_metrics", "by_group"],
+    },
+)
