@@ -33,10 +33,11 @@ class WriteResults(Callback):
 
     Args:
         folder: Where to write; by default the folder of the first logger.
+        logs: Log the metrics as well.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | None = None, logs: bool = True) -> None:
+        self.folder, self.logs = folder, logs
 
     def folder_of(self, trainer: Trainer) -> Path:
         """The folder of a run's results."""
@@ -80,7 +81,8 @@ class WriteResults(Callback):
                 name: about | {data.name: values, "fitted": fitted_values(systems[name])}
                 for name, values in fused_metrics(fused, scored.label).items()
             }
-            _log(pl_module, data.name, found)
+            if self.logs:
+                _log(pl_module, data.name, found)
             if writes:
                 write_systems(folder, systems, about)
                 merge_metrics(folder / METRICS_FILE, found)

@@ -8,7 +8,6 @@ from typing import Any
 from lightning_sasv import experiment
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_line, print_written, quiet
-from lightning_sasv.report.table1_text import print_checks, print_table1
 
 
 @options_of(experiment.table)
@@ -17,6 +16,8 @@ def table(**options: Any) -> None:
     quiet()
     start = time.perf_counter()
     found = experiment.table(**options)
+    from lightning_sasv.report.table1_text import print_checks, print_table1  # not before the work
+
     print_table1(found.rows, found.remarks)
     print_checks(found.checks)
     print_written(found.folder)

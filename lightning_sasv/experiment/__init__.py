@@ -1,25 +1,47 @@
 """Experiments of several seeds and systems: training, evaluation, launching.
 
-Neither of the two functions imports Lightning before it is needed.
+The processes that share the work of a table start before anything heavy is imported here. So
+nothing is, not even for types: the command line would import what their annotations name.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.recipe import CorpusSettings, Launcher, Recipe, parse_seeds
+from lightning_sasv.experiment.recipe import Recipe, make_corpus, parse_seeds
 from lightning_sasv.experiment.sweep import sweep
+from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.results import METRICS_FILE, link_scores, read_metrics
 from lightning_sasv.trials import TWIN
 
-if TYPE_CHECKING:
-    from lightning_sasv.report.table1 import Check, Row
-
 __all__ = ["CorpusSettings", "TableResults", "sweep", "table"]
+
+Launcher = Literal["here", "local", "slurm"]
+"""Where an experiment runs."""
+
+
+@dataclass(frozen=True)
+class CorpusSettings:
+    """Which corpus to use.
+
+    Attributes:
+        root: Folder of a real corpus; without it the embedded twin is made.
+        protocols: Folder of the protocols when they are not below ``root``.
+        name: Name of the corpus in tables; by default the name of the folder.
+        scale: Size of the twin.
+        twin_seed: Seed of the twin (not of the training).
+    """
+
+    root: str | None = None
+    protocols: str | None = None
+    name: str | None = None
+    scale: float = 1.0
+    twin_seed: int = 0
+
 
 EMBEDDED = CorpusSettings()
 """The default corpus: the embedded twin at full scale."""
@@ -30,15 +52,16 @@ class TableResults(NamedTuple):
 
     Attributes:
         folder: Where.
-        rows: A row for each system.
+        rows: A ``report.table1.Row`` for each system.
         remarks: What its reader must know.
-        checks: Whether the systems come out in the paper's order, on a whole run on the twin.
+        checks: Whether they come out in the paper's order (``report.table1.Check``), on a whole
+            run on the twin.
     """
 
     folder: Path
-    rows: list[Row]
+    rows: list[Any]
     remarks: list[str]
-    checks: list[Check]
+    checks: list[Any]
 
 
 def table(
@@ -87,11 +110,7 @@ def table(
             those of one job. The last bits of a result depend on it.
         launcher_options: Parameters for submitit, e.g. {slurm_partition: gpu, timeout_min: 60}.
     """
-    from lightning_sasv.experiment.recipe import make_corpus
-    from lightning_sasv.experiment.workers import Workers, usable_processes
     from lightning_sasv.fusion import system_names
-    from lightning_sasv.report.table1 import order_checks
-    from lightning_sasv.report.table1_text import write_table
 
     folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
     if replicates < 0:
@@ -109,6 +128,9 @@ def table(
         chosen = (tuple(numbers), tuple(names), folder, numbers[0], replicates, seeds_per_job)
         job = Job(recipe, *chosen)
         launch(job, launcher, processes, launcher_options, overwrite, workers)
+    from lightning_sasv.report.table1 import order_checks
+    from lightning_sasv.report.table1_text import write_table
+
     found = [read_metrics(file) for file in files]
     link_scores(folder, numbers)
     rows, remarks = write_table(folder, found, names)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.experiment.recipe import Launcher
+from lightning_sasv.experiment import Launcher
 from lightning_sasv.experiment.run import Job, add_intervals, begin, run_job
 from lightning_sasv.experiment.workers import Workers
 

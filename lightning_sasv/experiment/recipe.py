@@ -6,9 +6,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
@@ -19,31 +19,9 @@ if TYPE_CHECKING:
     from lightning_sasv.data.datamodule import SASVDataModule
     from lightning_sasv.models import SASVModule
 
-Launcher = Literal["here", "local", "slurm"]
-"""Where an experiment runs."""
-
 RECIPE_FILE = "recipe.json"
 MAX_SEED, MAX_SEEDS = 2**32 - 1, 1000
 """Largest seed, as for Lightning's ``seed_everything``, and most seeds of a range."""
-
-
-@dataclass(frozen=True)
-class CorpusSettings:
-    """Which corpus to use.
-
-    Attributes:
-        root: Folder of a real corpus; without it the embedded twin is made.
-        protocols: Folder of the protocols when they are not below ``root``.
-        name: Name of the corpus in tables; by default the name of the folder.
-        scale: Size of the twin.
-        twin_seed: Seed of the twin (not of the training).
-    """
-
-    root: str | None = None
-    protocols: str | None = None
-    name: str | None = None
-    scale: float = 1.0
-    twin_seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +39,7 @@ class Recipe:
     """
 
     model: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=lambda: asdict(CorpusSettings()))
+    data: dict[str, Any] = field(default_factory=dict)
     epochs: int = 10
     threads: int = 1
 

@@ -264,7 +264,7 @@ def fill(
     file, done = folder.path / results.METRICS_FILE, folder.metrics()
     if done.keys() & set(missing):
         results.write_metrics(file, {name: done[name] for name in done if name not in missing})
-    callbacks = [FitFusion(each_epoch=False), WriteResults(str(folder.path)), note]
+    callbacks = [FitFusion(each_epoch=False), WriteResults(str(folder.path), logs=False), note]
     settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = make_trainer(callbacks, **settings)
     finish(trainer, module, data)

@@ -33,11 +33,11 @@ def usable_processes(pieces: int, wanted: int | None, threads: int) -> int:
             the processes would only share.
         threads: Threads of each process.
     """
-    import torch
-
     if wanted is not None and wanted < 1:
         raise InputError(f"--processes must be at least 1, got {wanted}")
     if wanted is None:
+        import torch
+
         wanted = 1 if torch.cuda.is_available() else min(MOST, cores() // threads)
     return max(1, min(pieces, wanted))
 

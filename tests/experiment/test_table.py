@@ -18,9 +18,10 @@ from lightning_sasv.cli import main
 from lightning_sasv.data import SASVDataModule
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
+from lightning_sasv.experiment import CorpusSettings
 from lightning_sasv.experiment import run as run_module
 from lightning_sasv.experiment import table as run_table
-from lightning_sasv.experiment.recipe import CorpusSettings, parse_seeds
+from lightning_sasv.experiment.recipe import parse_seeds
 from lightning_sasv.experiment.run import Job, train_stack
 from lightning_sasv.fitted import read_fitted_systems
 from lightning_sasv.fusion import PAPER_SYSTEMS, SYSTEMS, system_names
