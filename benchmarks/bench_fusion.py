@@ -27,9 +27,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
+from lightning_sasv.checks import as_labels
 from lightning_sasv.decisions import CostModel, simulate
 from lightning_sasv.fusion import PAPER_SYSTEMS, fit_systems, fuse_systems
-from lightning_sasv.trials import TrialClass
 
 Trials = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -50,7 +50,7 @@ def read(path: Path) -> Trials:
     with path.open() as file:
         rows = [(row["asv_score"], row["cm_score"], row["label"]) for row in csv.DictReader(file)]
     asv, cm, keys = zip(*rows, strict=True)
-    labels = np.array([int(TrialClass.from_key(key)) for key in keys])
+    labels = as_labels(keys)
     return np.array(asv, dtype=float), np.array(cm, dtype=float), labels
 
 
