@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -27,50 +26,52 @@ from lightning_sasv.metrics.functional import (
 )
 from lightning_sasv.metrics.functional.eer import rate_of
 from lightning_sasv.metrics.functional.points import Classes
+from lightning_sasv.scores import read_scores
 
 Columns = dict[str, np.ndarray]
+Pairs = dict[str, dict[str, tuple[np.ndarray, ...]]]
+Golden = dict[str, Any]
 SETS = ("dev", "eval")
 
 
-def read_scores(path: Path) -> Columns:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    numbers = {name: columns.pop(f"{name}_score").astype(np.float64) for name in ("asv", "cm")}
-    return columns | numbers
+def read_columns(path: Path) -> Columns:
+    scores = read_scores(path)
+    return scores.columns() | {"label": np.array(["spoof", "target", "nontarget"])[scores.label]}
 
 
 @pytest.fixture(scope="module")
 def scores(shared: Path) -> dict[str, Columns]:
-    return {part: read_scores(shared / "data/sasv2022" / f"{part}_scores.csv") for part in SETS}
+    return {part: read_columns(shared / f"data/sasv2022/{part}_scores.csv") for part in SETS}
 
 
 @pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
+def golden(shared: Path) -> Golden:
     return json.loads((shared / "golden/systems.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def llrs(scores: dict[str, Columns]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Gaussian log-likelihood ratios, densities of maximum likelihood fitted on dev."""
-    dev = np.stack([scores["dev"]["asv"], scores["dev"]["cm"]], axis=1)
+def pairs(scores: dict[str, Columns]) -> Pairs:
+    """ASV score, CM score and label of each set: raw, and as Gaussian log-likelihood ratios.
+
+    The densities are of maximum likelihood, fitted on dev.
+    """
+    points = {part: np.stack([one["asv"], one["cm"]], axis=1) for part, one in scores.items()}
     densities = {}
     for name in ("target", "nontarget", "spoof"):
-        part = dev[scores["dev"]["label"] == name]
+        part = points["dev"][scores["dev"]["label"] == name]
         covariance = np.cov(part.T, bias=True) + 1e-6 * np.eye(2)
         densities[name] = multivariate_normal(part.mean(axis=0), covariance)
-    found = {}
+    found: Pairs = {"raw": {}, "llr": {}}
     for name, columns in scores.items():
-        points = np.stack([columns["asv"], columns["cm"]], axis=1)
-        log = {kind: density.logpdf(points) for kind, density in densities.items()}
-        found[name] = (log["target"] - log["nontarget"], log["target"] - log["spoof"])
+        log = {kind: density.logpdf(points[name]) for kind, density in densities.items()}
+        llrs = log["target"] - log["nontarget"], log["target"] - log["spoof"]
+        found["raw"][name] = columns["asv"], columns["cm"], columns["label"]
+        found["llr"][name] = *llrs, columns["label"]
     return found
 
 
 @pytest.fixture(scope="module")
-def systems(
-    scores: dict[str, Columns], llrs: dict[str, tuple[np.ndarray, ...]], golden: dict[str, Any]
-) -> dict[str, Columns]:
+def systems(pairs: Pairs, golden: Golden) -> dict[str, Columns]:
     """Scores of the eight systems by the formulas, with the golden calibration and ρ."""
     found: dict[str, Columns] = {}
     exact = golden["params"]["calibration_exact"]
@@ -82,9 +83,8 @@ def systems(
     def nonlinear(tn: np.ndarray, ts: np.ndarray, share: float) -> np.ndarray:
         return -np.logaddexp(math.log1p(-share) - tn, math.log(share) - ts)
 
-    for part, columns in scores.items():
-        a, c = columns["asv"], columns["cm"]
-        tn, ts = llrs[part]
+    for part in SETS:
+        (a, c, _), (tn, ts, _) = pairs["raw"][part], pairs["llr"][part]
         tn_c, ts_c = calibrate(tn, "llr_asv"), calibrate(ts, "llr_cm")
         found[part] = {
             "B1": a + c,
@@ -106,7 +106,7 @@ def test_every_value_of_the_systems(
     name: str,
     scores: dict[str, Columns],
     systems: dict[str, Columns],
-    golden: dict[str, Any],
+    golden: Golden,
 ) -> None:
     expected = golden["systems"][name][part]
     expected = expected | expected.get("with_exact_calibration", {})
@@ -126,62 +126,48 @@ def test_every_value_of_the_systems(
 
 
 @pytest.mark.parametrize("part", SETS)
-def test_raw_pair(part: str, scores: dict[str, Columns], golden: dict[str, Any]) -> None:
-    columns, expected = scores[part], golden["pairs"]["raw"][part]
-    found = all_metrics(columns["asv"], columns["cm"], None, columns["label"])
+def test_raw_pair(part: str, pairs: Pairs, golden: Golden) -> None:
+    (asv, cm, labels), expected = pairs["raw"][part], golden["pairs"]["raw"][part]
+    found = all_metrics(asv, cm, None, labels)
     assert 100 * found["cm_eer"] == pytest.approx(expected["cm_eer"], abs=1e-6)
     assert 100 * found["asv_eer"] == pytest.approx(expected["asv_eer"], abs=1e-6)
     assert found["cm_min_dcf"] == pytest.approx(expected["cm_minDCF"], abs=1e-6)
     assert found["cm_act_dcf"] == pytest.approx(expected["cm_actDCF"], abs=1e-6)
     assert found["cm_cllr"] == pytest.approx(expected["cm_cllr"], abs=1e-6)
+    if part == "eval":
+        cost = t_dcf(asv, cm, labels)
+        assert cost.min == pytest.approx(expected["min_tDCF_2021"], abs=1e-9)
+        rates = expected["Pmiss_asv"], expected["Pfa_asv"], expected["Pfa_spoof_asv"]
+        assert cost.asv_rates == pytest.approx(rates, abs=1e-12)
 
 
-def test_tandem_cost_of_the_raw_pair(scores: dict[str, Columns], golden: dict[str, Any]) -> None:
-    columns, expected = scores["eval"], golden["pairs"]["raw"]["eval"]
-    found = t_dcf(columns["asv"], columns["cm"], columns["label"])
-    assert found.min == pytest.approx(expected["min_tDCF_2021"], abs=1e-9)
-    rates = expected["Pmiss_asv"], expected["Pfa_asv"], expected["Pfa_spoof_asv"]
-    assert found.asv_rates == pytest.approx(rates, abs=1e-12)
-
-
-def test_concurrent_t_eer_of_the_raw_pair(
-    scores: dict[str, Columns], golden: dict[str, Any]
-) -> None:
+def test_concurrent_t_eer_of_the_raw_pair(pairs: Pairs, golden: Golden) -> None:
     expected = golden["t_eer"]["raw_eval"]
-    case = [scores["eval"][name] for name in ("asv", "cm", "label")]
+    asv, cm, labels = case = pairs["raw"]["eval"]
     found, reference = t_eer(*case), t_eer(*case, rule="reference")
     assert found.exists
     assert reference.exists
     assert 100 * found.value == pytest.approx(expected["exact_interpolated"], abs=5e-7)
     assert 100 * reference.value == pytest.approx(expected["reference_rule"], abs=5e-7)
     assert found.residual < 5e-4
-    dev = t_eer(*(scores["dev"][name] for name in ("asv", "cm", "label")))
-    assert 100 * dev.value == pytest.approx(
-        golden["t_eer"]["raw_dev"]["exact_interpolated"], abs=1e-6
-    )
-
-
-def test_nontargets_left_out_of_the_cm_give_another_value(scores: dict[str, Columns]) -> None:
-    """The trap of counting only targets as bona fide: 1.7472 %."""
-    asv, cm, labels = (scores["eval"][name] for name in ("asv", "cm", "label"))
+    dev = golden["t_eer"]["raw_dev"]["exact_interpolated"]
+    assert 100 * t_eer(*pairs["raw"]["dev"]).value == pytest.approx(dev, abs=1e-6)
+    # The trap of counting only targets as bona fide gives 1.7472 %.
     passing = np.where(labels == "nontarget", np.inf, cm)
-    share = np.mean(labels[labels != "spoof"] == "target")
-    assert 0.13 < share < 0.15
+    assert 0.13 < np.mean(labels[labels != "spoof"] == "target") < 0.15
     assert abs(100 * t_eer(asv, passing, labels).value - 2.103168) > 0.1
+    # Monotone maps leave the value as it is, and so does ρ by the reference rule.
+    assert t_eer(expit(asv), cm, labels).value == found.value
+    assert t_eer(np.exp(3 * asv), np.arctan(cm / 9), labels).value == found.value
+    for rho in (0.1, 0.5, 0.9):
+        one = t_eer(*case, rule="reference", rho=rho)
+        assert f"{100 * one.value:.3f}" == "2.103"
+        assert one.closest == one.value
 
 
-def test_monotone_maps_leave_the_t_eer_of_the_raw_pair(scores: dict[str, Columns]) -> None:
-    asv, cm, labels = (scores["eval"][name] for name in ("asv", "cm", "label"))
-    raw = t_eer(asv, cm, labels).value
-    assert t_eer(expit(asv), cm, labels).value == raw
-    assert t_eer(np.exp(3 * asv), np.arctan(cm / 9), labels).value == raw
-
-
-def test_no_concurrent_point_of_the_llr_pair(
-    scores: dict[str, Columns], llrs: dict[str, tuple[np.ndarray, ...]], golden: dict[str, Any]
-) -> None:
+def test_no_concurrent_point_of_the_llr_pair(pairs: Pairs, golden: Golden) -> None:
     expected = golden["t_eer"]["llr_eval"]
-    case = (*llrs["eval"], scores["eval"]["label"])
+    case = pairs["llr"]["eval"]
     found, reference = t_eer(*case), t_eer(*case, rule="reference")
     assert found.exists is expected["concurrent_point_exists"] is False
     assert math.isnan(found.value)
@@ -190,37 +176,27 @@ def test_no_concurrent_point_of_the_llr_pair(
     rates = expected["rates_there"]
     spread = max(rates.values()) - min(rates.values())
     assert 100 * found.residual == pytest.approx(spread, abs=1e-3)
+    # The pair nearest to concurrency lies on the path of ρ = 0.5.
+    path = t_eer_path(*case, 0.5, rule="reference")
+    at = int(np.flatnonzero(path.asv_threshold == found.asv_threshold)[0])
+    assert path.value[at] == pytest.approx(found.closest, abs=1e-12)
+    assert path.cm_threshold[at] == found.cm_threshold
 
 
 @pytest.mark.parametrize(
     ("rho", "by_ratio", "by_mean"), [(0.1, 1.253, 1.713), (0.5, 1.327, 1.676), (0.9, 1.451, 1.546)]
 )
 def test_both_rules_of_the_llr_pair_on_the_path_of_each_rho(
-    rho: float,
-    by_ratio: float,
-    by_mean: float,
-    scores: dict[str, Columns],
-    llrs: dict[str, tuple[np.ndarray, ...]],
+    rho: float, by_ratio: float, by_mean: float, pairs: Pairs
 ) -> None:
-    case = (*llrs["eval"], scores["eval"]["label"])
+    case = pairs["llr"]["eval"]
     assert 100 * t_eer(*case, rule="reference", rho=rho).value == pytest.approx(by_ratio, abs=6e-4)
     assert 100 * t_eer(*case, rho=rho).closest == pytest.approx(by_mean, abs=6e-4)
 
 
-def test_reference_rule_gives_the_raw_pair_the_same_value_for_every_rho(
-    scores: dict[str, Columns],
-) -> None:
-    case = [scores["eval"][name] for name in ("asv", "cm", "label")]
-    found = [t_eer(*case, rule="reference", rho=rho) for rho in (0.1, 0.5, 0.9)]
-    assert {round(100 * one.value, 3) for one in found} == {2.103}
-    assert all(one.closest == one.value for one in found)
-
-
-def test_closest_point_of_the_llr_pair_of_dev_is_not_the_open_verifier(
-    scores: dict[str, Columns], llrs: dict[str, tuple[np.ndarray, ...]]
-) -> None:
+def test_closest_point_of_the_llr_pair_of_dev_is_not_the_open_verifier(pairs: Pairs) -> None:
     """The ratios alone choose the end where the verifier accepts everything: 33.3 %."""
-    case = (*llrs["dev"], scores["dev"]["label"])
+    case = pairs["llr"]["dev"]
     reference, found = t_eer(*case, rule="reference"), t_eer(*case)
     assert (reference.value, reference.asv_threshold) == (0.0, -math.inf)
     assert reference.residual > 0.66
@@ -230,33 +206,15 @@ def test_closest_point_of_the_llr_pair_of_dev_is_not_the_open_verifier(
 
 
 @pytest.mark.parametrize("pair", ["raw", "llr"])
-def test_smallest_value_of_each_path(
-    pair: str,
-    scores: dict[str, Columns],
-    llrs: dict[str, tuple[np.ndarray, ...]],
-    golden: dict[str, Any],
-) -> None:
-    columns = scores["eval"]
-    case = (columns["asv"], columns["cm"]) if pair == "raw" else llrs["eval"]
+def test_smallest_value_of_each_path(pair: str, pairs: Pairs, golden: Golden) -> None:
     for rho, expected in golden["t_eer"][f"{pair}_eval"]["path_minimum_by_rho"].items():
-        path = t_eer_path(*case, columns["label"], float(rho))
+        path = t_eer_path(*pairs[pair]["eval"], float(rho))
         assert 100 * path.value.min() == pytest.approx(expected, abs=1e-3), rho
-
-
-def test_llr_path_by_the_mean_rule(
-    scores: dict[str, Columns], llrs: dict[str, tuple[np.ndarray, ...]]
-) -> None:
-    """At the pair nearest to concurrency the ρ = 0.5 path has 1.676 %."""
-    case = (*llrs["eval"], scores["eval"]["label"])
-    path, found = t_eer_path(*case, 0.5, rule="reference"), t_eer(*case)
-    at = int(np.flatnonzero(path.asv_threshold == found.asv_threshold)[0])
-    assert path.value[at] == pytest.approx(found.closest, abs=1e-12)
-    assert path.cm_threshold[at] == found.cm_threshold
 
 
 @pytest.mark.slow
 def test_intervals_by_trials_are_the_packages(
-    scores: dict[str, Columns], systems: dict[str, Columns], golden: dict[str, Any]
+    scores: dict[str, Columns], systems: dict[str, Columns], golden: Golden
 ) -> None:
     """The package draws replicate k with the random state k; the same draws, weighted."""
     labels = scores["eval"]["label"]
@@ -279,7 +237,7 @@ def test_intervals_by_trials_are_the_packages(
 
 
 def test_own_replicates_have_the_papers_width_and_speakers_a_larger_one(
-    scores: dict[str, Columns], systems: dict[str, Columns], golden: dict[str, Any]
+    scores: dict[str, Columns], systems: dict[str, Columns], golden: Golden
 ) -> None:
     columns, sasv = scores["eval"], systems["eval"]["L3"]
     by_trial = bootstrap("sasv_eer", sasv, columns["label"], n=400)
@@ -294,7 +252,7 @@ def test_own_replicates_have_the_papers_width_and_speakers_a_larger_one(
 
 
 def test_batches_do_not_matter_where_stock_torchmetrics_fails(
-    scores: dict[str, Columns], golden: dict[str, Any]
+    scores: dict[str, Columns], golden: Golden
 ) -> None:
     from torchmetrics.classification import BinaryEER
 
