@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import CSVLogger
 
 from lightning_sasv.callbacks import FitFusion, KeepBest, SaveLast, WriteResults
+from lightning_sasv.cli import main
 from lightning_sasv.data import Corpus, SASVDataModule
 
 
@@ -46,6 +48,16 @@ def quiet_trainer(folder: Path, epochs: int = 2, best: bool = True, **kwargs: An
 def best_checkpoint(trainer: pl.Trainer) -> Path:
     """The checkpoint of the best epoch."""
     return Path(trainer.log_dir or "") / "checkpoints" / "best.ckpt"
+
+
+def failure_of(capture: pytest.CaptureFixture[str], *args: str | Path, code: int = 2) -> str:
+    """What a command says that must fail with this code."""
+    capture.readouterr()
+    with pytest.raises(SystemExit) as ended:  # anything else would be a traceback
+        main([str(word) for word in args])
+    message = capture.readouterr().err
+    assert ended.value.code == code, message
+    return message
 
 
 _MEASURED = """import resource, subprocess, sys

@@ -102,8 +102,7 @@ def test_nothing_sticks_out_at_any_width(browser: Any, small_page: Path, width: 
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     open_page(browser, small_page)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    overlaps = browser.execute_script(TEXT_OVERLAPS)
-    assert overlaps == []
+    assert browser.execute_script(TEXT_OVERLAPS) == []
 
 
 TEXT_OVERLAPS = """const found = [];
@@ -148,14 +147,9 @@ def test_a_figure_that_the_page_has_never_heard_of_is_drawn(
     section = browser.find_element("css selector", "section#new")
     assert "What it shows." in section.text
     assert "<b>rising" in section.text
-    for part in (
-        "path.line.system35",
-        "path.marks.diamond",
-        "line.rule",
-        "path.area",
-        "path.ridge",
-    ):
-        assert section.find_elements("css selector", f"svg.plot {part}"), part
+    kinds = ("path.line.system35", "path.marks.diamond", "line.rule", "path.area", "path.ridge")
+    for kind in kinds:
+        assert section.find_elements("css selector", f"svg.plot {kind}"), kind
 
 
 def test_the_page_prints(browser: Any, small_page: Path) -> None:

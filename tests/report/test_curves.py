@@ -7,13 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 from lightning_sasv.decisions import PRESETS
-from lightning_sasv.metrics.functional import (
-    a_dcf,
-    det_curve,
-    eer,
-    t_eer,
-    t_eer_path,
-)
+from lightning_sasv.metrics.functional import a_dcf, det_curve, eer, t_eer, t_eer_path
 from lightning_sasv.report.curves import (
     DET_CELLS,
     DET_LIMITS,

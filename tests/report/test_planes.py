@@ -55,13 +55,10 @@ def test_the_nonlinear_rule_has_its_level_on_its_boundary(rho: float, level: flo
     np.testing.assert_allclose(score, level, atol=1e-7)
 
 
-@pytest.mark.parametrize(("rho", "level"), [(0.0, 1.25), (1.0, 1.25)])
-def test_with_an_extreme_rho_one_score_alone_decides(rho: float, level: float) -> None:
-    x, y = rule_boundary(FusionSystem(rule="nonlinear", rho=rho), level, WINDOW)
-    np.testing.assert_allclose(y if rho else x, level)
-
-
-def test_the_cascade_has_a_corner() -> None:
+def test_one_score_alone_decides_at_an_extreme_rho_and_the_cascade_has_a_corner() -> None:
+    for rho in (0.0, 1.0):
+        x, y = rule_boundary(FusionSystem(rule="nonlinear", rho=rho), 1.25, WINDOW)
+        np.testing.assert_allclose(y if rho else x, 1.25)
     x, y = rule_boundary(FusionSystem(rule="cascade"), 1.5, WINDOW)
     assert np.minimum(x, y).tolist() == [1.5] * 3
 
