@@ -25,13 +25,14 @@ COORDINATES = st.lists(st.floats(-30, 30), min_size=2, max_size=2)
 
 
 @settings(max_examples=60, deadline=None)
-@given(parts=PARTS)
-def test_ilr_is_its_formula_and_has_an_inverse(parts):
+@given(parts=PARTS, scale=st.floats(1e-3, 1e3))
+def test_ilr_is_its_formula_has_an_inverse_and_only_ratios_matter(parts, scale):
     first, second = ilr(parts).tolist()
     p1, p2, p3 = parts
     assert first == pytest.approx(math.log(p2 / p1) / math.sqrt(2), abs=1e-9)
     assert second == pytest.approx(math.log(p3**2 / (p1 * p2)) / math.sqrt(6), abs=1e-9)
     np.testing.assert_allclose(inverse_ilr(ilr(parts)), closure(parts), rtol=1e-9)
+    np.testing.assert_allclose(ilr([scale * part for part in parts]), ilr(parts), atol=1e-8)
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,24 +45,13 @@ def test_inverse_ilr_is_closed_and_undone_by_ilr(coordinates):
 
 @settings(max_examples=60, deadline=None)
 @given(first=PARTS, second=PARTS)
-def test_perturbation_is_addition_of_coordinates(first, second):
+def test_perturbation_is_addition_of_coordinates_and_distances_are_kept(first, second):
     np.testing.assert_allclose(ilr(perturb(first, second)), ilr(first) + ilr(second), atol=1e-8)
     product = closure([x * y for x, y in zip(first, second, strict=True)])
     np.testing.assert_allclose(perturb(first, second), product, rtol=1e-9)
-
-
-@settings(max_examples=60, deadline=None)
-@given(first=PARTS, second=PARTS)
-def test_ilr_keeps_aitchison_distances(first, second):
     ratio = np.log(np.array(first)) - np.log(np.array(second))
     aitchison = math.sqrt(((ratio - ratio.mean()) ** 2).sum())
     assert np.linalg.norm(ilr(first) - ilr(second)) == pytest.approx(aitchison, abs=1e-8)
-
-
-@settings(max_examples=60, deadline=None)
-@given(parts=PARTS, scale=st.floats(1e-3, 1e3))
-def test_only_ratios_matter(parts, scale):
-    np.testing.assert_allclose(ilr([scale * part for part in parts]), ilr(parts), atol=1e-8)
 
 
 @settings(max_examples=60, deadline=None)

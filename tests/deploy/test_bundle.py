@@ -19,19 +19,24 @@ from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system
 from lightning_sasv.trials import Scores
 
 COSTS = PRESETS["a-dcf1"]
+RAW = {"B1", "B1v2", "Post"}
 PARTS = ["bundle.json", "checksums.json", "fusion.safetensors"]
 
 
 @pytest.fixture
 def made(systems: dict[str, FusionSystem], dev: Scores, tmp_path: Path) -> Path:
-    return write_bundle(
-        tmp_path / "made",
-        systems["L3t"],
-        dev,
-        COSTS,
-        name="L3t",
-        about={"corpus": "toy", "seed": 7},
-    )
+    about = {"corpus": "toy", "seed": 7}
+    return write_bundle(tmp_path / "made", systems["L3t"], dev, COSTS, name="L3t", about=about)
+
+
+def rewrite(folder: Path, old: str, new: str) -> None:
+    """Change the description of a bundle, and its checksum with it."""
+    text = (folder / "bundle.json").read_text()
+    assert old in text
+    (folder / "bundle.json").write_text(text.replace(old, new, 1))
+    sums = json.loads((folder / "checksums.json").read_text())
+    sums["bundle.json"] = hashlib.sha256((folder / "bundle.json").read_bytes()).hexdigest()
+    (folder / "checksums.json").write_text(json.dumps(sums))
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -44,6 +49,8 @@ def test_a_loaded_bundle_answers_like_the_system_it_was_made_from(
     again = there(far.asv, far.cm)
     assert there.rule == rule
     assert there.costs == COSTS
+    assert (rule.kind == "bayes") == (there.metadata["bounds"] is not None) == (name not in RAW)
+    assert there.metadata["decision"]["kind"] == rule.kind
     for field in ("accepted", "score", "asv_llr", "cm_llr", "margin", "reason"):
         mine, theirs = getattr(here, field), getattr(again, field)
         assert (mine is None and theirs is None) or np.array_equal(mine, theirs)
@@ -74,17 +81,10 @@ def test_metadata_say_what_the_bundle_is(made: Path, dev: Scores) -> None:
         assert sums[name] == hashlib.sha256((made / name).read_bytes()).hexdigest()
 
 
-def test_raw_scores_are_said_to_be_decided_by_a_threshold(
-    systems: dict[str, FusionSystem], dev: Scores, tmp_path: Path
-) -> None:
-    out = write_bundle(tmp_path / "b1", systems["B1"], dev, COSTS, name="B1")
-    content = json.loads((out / "bundle.json").read_text())
-    assert content["decision"]["kind"] == "threshold"
-    assert content["bounds"] is None
-
-
 @pytest.mark.parametrize("name", PARTS)
-def test_a_changed_byte_anywhere_is_noticed(name: str, made: Path) -> None:
+def test_a_changed_byte_anywhere_and_a_short_or_missing_file_are_noticed(
+    name: str, made: Path
+) -> None:
     whole = (made / name).read_bytes()
     for place in {0, len(whole) // 3, len(whole) // 2, len(whole) - 2}:
         changed = bytearray(whole)
@@ -94,11 +94,6 @@ def test_a_changed_byte_anywhere_is_noticed(name: str, made: Path) -> None:
             load(made)
     (made / name).write_bytes(whole)
     load(made)
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_a_missing_or_short_file_is_noticed(name: str, made: Path) -> None:
-    whole = (made / name).read_bytes()
     (made / name).write_bytes(whole[:-5])
     with pytest.raises(InputError, match=r"SHA-256|damaged"):
         load(made)
@@ -110,13 +105,13 @@ def test_a_missing_or_short_file_is_noticed(name: str, made: Path) -> None:
 def test_a_raised_threshold_is_noticed_even_with_new_checksums(made: Path) -> None:
     mark = bundle.fingerprint(made)
     load(made, fingerprint=mark.upper())
-    text = (made / "bundle.json").read_text()
-    (made / "bundle.json").write_text(text.replace('"c_fa_spoof": 20.0', '"c_fa_spoof": 0.01'))
+    sums = (made / "checksums.json").read_text()
+    rewrite(made, '"c_fa_spoof": 20.0', '"c_fa_spoof": 0.01')
+    new = (made / "checksums.json").read_text()
+    (made / "checksums.json").write_text(sums)
     with pytest.raises(InputError, match=r"bundle\.json does not match its SHA-256"):
         load(made)
-    sums = json.loads((made / "checksums.json").read_text())
-    sums["bundle.json"] = hashlib.sha256((made / "bundle.json").read_bytes()).hexdigest()
-    (made / "checksums.json").write_text(json.dumps(sums))
+    (made / "checksums.json").write_text(new)
     assert load(made).costs.c_fa_spoof == 0.01
     with pytest.raises(InputError, match="fingerprint"):
         load(made, fingerprint=mark)
@@ -134,12 +129,7 @@ def test_a_raised_threshold_is_noticed_even_with_new_checksums(made: Path) -> No
 def test_a_description_that_makes_no_sense_is_refused(
     old: str, new: str, match: str, made: Path
 ) -> None:
-    text = (made / "bundle.json").read_text()
-    assert old in text
-    (made / "bundle.json").write_text(text.replace(old, new, 1))
-    sums = json.loads((made / "checksums.json").read_text())
-    sums["bundle.json"] = hashlib.sha256((made / "bundle.json").read_bytes()).hexdigest()
-    (made / "checksums.json").write_text(json.dumps(sums))
+    rewrite(made, old, new)
     with pytest.raises(InputError, match=match):
         load(made)
 
