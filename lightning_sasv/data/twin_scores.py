@@ -1,10 +1,12 @@
 """Scores of the twin, drawn before its embeddings: the statistics it copies, by class and attack.
 
-The tables hold summary statistics of the scores of the real corpus; no real score is in them.
+The statistics stand in ``twin_scores.toml``; no real score is in it.
 """
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,66 +14,7 @@ from scipy.special import ndtri
 
 from lightning_sasv.data.twin_layout import Layout
 
-
-class Shape(NamedTuple):
-    """Distribution of the two scores of one class or attack.
-
-    Attributes:
-        asv_mean: Mean cosine between the probe and the speaker it comes from or imitates.
-        asv_sd: Standard deviation of that cosine.
-        asv_skew: Its skewness.
-        cm_mean: Mean CM score to aim at.
-        cm_sd: Its standard deviation.
-        cm_skew: Its skewness.
-        correlation: Correlation of the two scores (before the skewness is put in).
-    """
-
-    asv_mean: float
-    asv_sd: float
-    asv_skew: float
-    cm_mean: float
-    cm_sd: float
-    cm_skew: float
-    correlation: float
-
-
-BONAFIDE = {
-    "train": Shape(0.716, 0.105, -1.5, 8.5, 1.1, -1.3, 0.1),
-    "dev": Shape(0.715, 0.102, -1.4, 8.56, 1.09, -1.5, 0.11),
-    "eval": Shape(0.717, 0.101, -2.1, 8.39, 1.26, -1.3, 0.17),
-}
-"""Bona fide speech of enrolled speakers (target trials).
-
-The real cosines of eval have a standard deviation of 0.109, but narrower shoulders and a longer
-tail than the log-normal; 0.101 comes nearer to the real equal error rate.
-"""
-IMPOSTOR = {
-    "dev": Shape(0.715, 0.102, -1.4, 8.20, 1.86, -2.8, 0.11),
-    "eval": Shape(0.717, 0.109, -2.1, 8.17, 1.55, -2.1, 0.10),
-}
-"""Bona fide speech of impostors; the cosine is that with their own direction."""
-ATTACKS = {
-    "A01": Shape(0.35, 0.11, -0.6, -5.3, 1.6, 0.4, 0.15),
-    "A02": Shape(0.27, 0.11, 0.0, -7.8, 1.2, 0.4, 0.13),
-    "A03": Shape(0.60, 0.09, -0.4, -6.3, 1.2, 0.5, 0.07),
-    "A04": Shape(0.75, 0.08, -1.2, -4.6, 1.5, 0.8, 0.17),
-    "A05": Shape(0.36, 0.11, -0.1, -6.6, 1.8, 0.5, -0.10),
-    "A06": Shape(0.31, 0.11, -0.2, -6.0, 1.7, 0.7, 0.14),
-    "A07": Shape(0.64, 0.09, -0.7, -2.2, 1.7, 0.0, 0.33),
-    "A08": Shape(0.55, 0.10, -0.9, -7.2, 2.3, 1.0, 0.24),
-    "A09": Shape(0.22, 0.12, 0.2, -9.3, 1.2, 0.2, -0.11),
-    "A10": Shape(0.72, 0.11, -1.3, -1.2, 1.8, 0.3, 0.33),
-    "A11": Shape(0.70, 0.11, -1.5, -4.5, 1.4, -0.2, 0.22),
-    "A12": Shape(0.67, 0.10, -0.7, -1.7, 1.8, 0.2, 0.45),
-    "A13": Shape(0.48, 0.10, -0.3, -3.5, 0.7, -0.4, 0.19),
-    "A14": Shape(0.66, 0.09, -0.9, -6.2, 1.4, 0.8, 0.07),
-    "A15": Shape(0.67, 0.08, -0.9, -2.4, 1.7, 0.1, 0.25),
-    "A16": Shape(0.76, 0.08, -1.2, -4.6, 1.7, 1.5, 0.13),
-    "A17": Shape(0.15, 0.12, 0.3, -4.0, 2.9, 1.0, 0.05),
-    "A18": Shape(0.22, 0.12, 0.0, -2.2, 3.5, 0.5, 0.08),
-    "A19": Shape(0.32, 0.13, -0.1, -5.7, 2.2, 1.2, -0.01),
-}
-"""Spoofed speech by attack."""
+_STATISTICS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 TARGET_SHARES, IMPOSTOR_SHARES, SPOOF_SHARES = (0.25, 0.2), (0.25, 0.25), (0.4, 0.2)
 """Part of the variance that belongs to the speaker: of the cosine, and of the CM position."""
@@ -115,8 +58,9 @@ def draw_scores(layout: Layout, name: str, rng: np.random.Generator) -> Draws:
     n_kinds = len(layout.plan.attacks) + 2
     kind = np.where(layout.enrolled[layout.speaker], layout.attack, n_kinds - 2)
     kind = np.where(kind < 0, n_kinds - 1, kind)  # attacks, then impostors, then own bona fide
-    shapes = [ATTACKS[attack] for attack in layout.plan.attacks]
-    table = np.array([*shapes, IMPOSTOR.get(name, BONAFIDE[name]), BONAFIDE[name]])
+    shapes = [_STATISTICS["attacks"][attack] for attack in layout.plan.attacks]
+    own = _STATISTICS["bonafide"][name]
+    table = np.array([*shapes, _STATISTICS["impostor"].get(name, own), own])
     rho = table[:, 6]
     shares = np.array([SPOOF_SHARES] * len(shapes) + [IMPOSTOR_SHARES, TARGET_SHARES]).T
 

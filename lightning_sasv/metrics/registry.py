@@ -9,7 +9,7 @@ are is that of weight one, a replicate of the bootstrap that of the weights draw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -45,7 +45,7 @@ from lightning_sasv.metrics.functional.eer import (
 )
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.functional.teer import meeting_of, tandem_eer_of
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import TASKS, TrialClass
 
 Unit = Literal["rate", "bits", "cost", "score", "flag"]
 UNITS: Mapping[Unit, int] = {"rate": 0, "bits": 1, "cost": 2, "score": 3, "flag": 4}
@@ -155,7 +155,7 @@ class Metric:
     meaning: str = ""
     lower_is_better: bool | None = True
     of_llrs: bool = False
-    tables: frozenset[Place] = field(default_factory=frozenset)
+    tables: Collection[Place] = ()
     instead: str | None = None
 
     def __post_init__(self) -> None:
@@ -178,12 +178,18 @@ def _fact(
     return Metric(name, heading, unit, columns, function, lower_is_better=None)
 
 
-def _rate(task: str) -> Function:
-    return lambda classes, settings: rate_of(classes.task(task), settings.convention)
+def _eer(task: str, heading: str, **shown: Any) -> tuple[Metric, Metric]:
+    """The EER of a detection task, and the threshold at which it is."""
 
+    def rate(classes: Classes, settings: Settings) -> float:
+        return rate_of(classes.task(task), settings.convention)
 
-def _at(task: str) -> Function:
-    return lambda classes, settings: threshold_of(classes.task(task), settings.convention)
+    def threshold(classes: Classes, settings: Settings) -> float:
+        return threshold_of(classes.task(task), settings.convention)
+
+    columns = (TASKS[task].column,)
+    at = _fact(f"{task}_threshold", f"threshold of {heading}", columns, threshold)
+    return Metric(f"{task}_eer", heading, "rate", columns, rate, **shown), at
 
 
 def _part(key: str, find: Callable[[Classes, Settings], tuple[Any, ...]], part: str) -> Function:
@@ -217,51 +223,26 @@ def _t_dcf(version: Version) -> Function:
     return value
 
 
-def _nce(name: str, heading: str, find: Callable[[Classes, CostModel], float]) -> Metric:
-    def value(classes: Classes, settings: Settings) -> float:
-        return find(classes, settings.priors)
-
-    return Metric(name, heading, "bits", _PAIR, value, of_llrs=True)
+def _nce(find: Callable[[Classes, CostModel], float]) -> Function:
+    return lambda classes, settings: find(classes, settings.priors)
 
 
-def _places(*places: Place) -> frozenset[Place]:
-    return frozenset(places)
-
-
-_SASV, _ASV, _CM, _PAIR = ("sasv",), ("asv",), ("cm",), ("asv", "cm")
-_SHORT = _places("groups", "compared", "results", "page")
-_PAPER = _places("results", "page", "table1")
+_SASV, _CM, _PAIR = ("sasv",), ("cm",), ("asv", "cm")
+_GROUPS: tuple[Place, ...] = ("groups", "compared")
+_SHORT: tuple[Place, ...] = (*_GROUPS, "results", "page")
+_FIRST: tuple[Place, ...] = (*_SHORT, "cards", "table1")
+_PAPER: tuple[Place, ...] = ("results", "page", "table1")
 
 _ENTRIES = (
-    Metric(
-        *("sasv_eer", "SASV-EER", "rate", _SASV),
-        _rate("sasv"),
-        meaning="targets against nontargets and spoofs",
-        tables=_SHORT | _places("cards", "table1"),
-    ),
-    _fact("sasv_threshold", "threshold of SASV-EER", _SASV, _at("sasv")),
-    Metric(
-        *("sv_eer", "SV-EER", "rate", _SASV),
-        _rate("sv"),
-        short="SV",
-        meaning="targets against nontargets",
-        tables=_SHORT,
-    ),
-    _fact("sv_threshold", "threshold of SV-EER", _SASV, _at("sv")),
-    Metric(
-        *("spf_eer", "SPF-EER", "rate", _SASV),
-        _rate("spf"),
-        short="SPF",
-        meaning="targets against spoofs",
-        tables=_SHORT,
-    ),
-    _fact("spf_threshold", "threshold of SPF-EER", _SASV, _at("spf")),
+    *_eer("sasv", "SASV-EER", meaning="targets against nontargets and spoofs", tables=_FIRST),
+    *_eer("sv", "SV-EER", short="SV", meaning="targets against nontargets", tables=_SHORT),
+    *_eer("spf", "SPF-EER", short="SPF", meaning="targets against spoofs", tables=_SHORT),
     Metric(
         *("cllr", "Cllr", "bits", _SASV),
         _cllr("sasv", "cllr"),
         latex=r"$C_{\mathrm{llr}}$",
         meaning="cost of the score as a log-likelihood ratio",
-        tables=_SHORT | _places("cards", "table1"),
+        tables=_FIRST,
     ),
     Metric(
         *("cllr_min", "Cllr min", "bits", _SASV),
@@ -285,21 +266,19 @@ _ENTRIES = (
         short="a-DCF",
         spoken="min a-DCF",
         meaning="at the best threshold, costs a-dcf1",
-        tables=_SHORT | _places("cards"),
+        tables=(*_SHORT, "cards"),
     ),
     Metric(
         *("act_a_dcf", "a-DCF actual", "cost", _SASV),
         _dcf("sasv", "actual"),
         spoken="actual a-DCF",
         meaning="at the Bayes threshold, costs a-dcf1",
-        tables=_places("page", "cards"),
+        tables=("page", "cards"),
     ),
     _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
-    Metric("asv_eer", "ASV EER", "rate", _ASV, _rate("asv"), tables=_places("groups", "compared")),
-    _fact("asv_threshold", "threshold of ASV EER", _ASV, _at("asv")),
-    Metric("cm_eer", "CM EER", "rate", _CM, _rate("cm"), tables=_places("groups", "compared")),
-    _fact("cm_threshold", "threshold of CM EER", _CM, _at("cm")),
-    Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=_places("compared")),
+    *_eer("asv", "ASV EER", tables=_GROUPS),
+    *_eer("cm", "CM EER", tables=_GROUPS),
+    Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=("compared",)),
     Metric("cm_cllr_min", "CM Cllr min", "bits", _CM, _cllr("cm", "min")),
     Metric("cm_cllr_calib", "CM Cllr calib", "bits", _CM, _cllr("cm", "calib")),
     Metric("cm_min_dcf", "CM DCF min", "cost", _CM, _dcf("cm", "min")),
@@ -308,7 +287,7 @@ _ENTRIES = (
         *("t_eer", "t-EER", "rate", _PAIR),
         lambda classes, _: meeting_of(classes),
         meaning="tandem equal error rate of the pair that is fused",
-        tables=_PAPER | _places("groups"),
+        tables=("groups", *_PAPER),
         instead="t_eer_closest",
     ),
     _fact("t_eer_asv_threshold", "t-EER: ASV threshold", _PAIR, _t_eer("asv_threshold")),
@@ -318,8 +297,8 @@ _ENTRIES = (
     Metric("t_eer_closest", "t-EER, closest point", "rate", _PAIR, _t_eer("closest")),
     Metric("min_t_dcf", "t-DCF min", "cost", _PAIR, _t_dcf("2019")),
     Metric("min_t_dcf_legacy", "t-DCF min (2019 challenge)", "cost", _PAIR, _t_dcf("legacy")),
-    _nce("nce", "cross-entropy (3 classes)", cross_entropy_of),
-    _nce("nce_min", "cross-entropy min", refitted),
+    Metric("nce", "cross-entropy (3 classes)", "bits", _PAIR, _nce(cross_entropy_of), of_llrs=True),
+    Metric("nce_min", "cross-entropy min", "bits", _PAIR, _nce(refitted), of_llrs=True),
 )
 METRICS = {entry.name: entry for entry in _ENTRIES}
 """Every metric, in the order of the results of ``all_metrics``."""
@@ -376,10 +355,8 @@ def values_of(
     for name in names:
         try:
             found[name] = METRICS[name].function(classes, settings)
-        except UndefinedMetricError:
-            found[name] = math.nan
-        except EmptyClassError:
-            if not allow_missing:
+        except (UndefinedMetricError, EmptyClassError) as error:
+            if isinstance(error, EmptyClassError) and not allow_missing:
                 raise
             found[name] = math.nan
     return found
