@@ -24,7 +24,7 @@ TRAINING = {
 COMMANDS = {
     "table": ("table", "table", "Table 1: every system, every seed, beside the paper's numbers"),
     "extract": ("extract", "extract", "turn audio into ECAPA-TDNN and AASIST embeddings"),
-    "sweep": ("sweep", "sweep", "run a W&B sweep file, online or offline"),
+    "sweep": ("table", "sweep", "run a W&B sweep file, online or offline"),
     "simulate": ("corpus", "simulate", "write the twin corpus to disk"),
     "import": (
         "corpus",

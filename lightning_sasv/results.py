@@ -45,11 +45,6 @@ Metrics = dict[str, dict[str, Any]]
 # metrics.json
 
 
-def fitted_values(system: Any) -> dict[str, Any]:
-    """What a fusion system has learned, as plain numbers; long tables are left out."""
-    return dict(system.values())
-
-
 def fused_metrics(
     fused: Mapping[str, FusedScores], labels: Any, settings: Settings | None = None
 ) -> dict[str, dict[str, float]]:

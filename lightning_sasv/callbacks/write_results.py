@@ -15,7 +15,6 @@ from lightning_sasv.models.scoring import has_every_class, score_table
 from lightning_sasv.results import (
     METRICS_FILE,
     Metrics,
-    fitted_values,
     fused_metrics,
     merge_metrics,
     write_set,
@@ -78,7 +77,7 @@ class WriteResults(Callback):
                 continue
             about = {"corpus": pl_module.corpus.name, "seed": seed}
             found: Metrics = {
-                name: about | {data.name: values, "fitted": fitted_values(systems[name])}
+                name: about | {data.name: values, "fitted": systems[name].values()}
                 for name, values in fused_metrics(fused, scored.label).items()
             }
             if self.logs:

@@ -1,4 +1,4 @@
-"""``lightning table``: every system, every seed, Table 1 beside the paper's."""
+"""``lightning table`` (every system, every seed, beside the paper's) and ``lightning sweep``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 from lightning_sasv import experiment
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_line, print_written, quiet
+from lightning_sasv.experiment import sweep
+
+__all__ = ["sweep", "table"]
 
 
 @options_of(experiment.table)

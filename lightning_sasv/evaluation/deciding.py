@@ -178,7 +178,11 @@ def decide_trials(
     results = {chosen: {policy: policy_result(fused, table, costs, policy)}}
     if compare:
         able = {n: s for n, s in systems.items() if s.gives_llrs and name in (None, n)}
-        results = {n: _all_policies(_fused(table, s), table, costs) for n, s in able.items()}
+        all_fused = {n: _fused(table, s) for n, s in able.items()}
+        results = {
+            n: {policy: policy_result(one, table, costs, policy) for policy in POLICIES}
+            for n, one in all_fused.items()
+        }
     return Decisions(chosen, policy, frame, results)
 
 
@@ -187,12 +191,6 @@ def _fused(table: ScoreTable, system: FittedSystem) -> FusedScores:
     table.need(["asv_score", "cm_score"], "a decision")
     fused = system(table.numbers("asv_score"), table.numbers("cm_score"))
     return FusedScores(*(np.asarray(column) for column in fused))
-
-
-def _all_policies(
-    fused: FusedScores, table: ScoreTable, costs: CostModel
-) -> dict[str, PolicyResult]:
-    return {policy: policy_result(fused, table, costs, policy) for policy in POLICIES}
 
 
 def policy_result(

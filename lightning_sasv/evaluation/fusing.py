@@ -18,7 +18,6 @@ from lightning_sasv.results import (
     METRICS_FILE,
     PREFIX,
     Metrics,
-    fitted_values,
     fused_metrics,
     write_metrics,
     write_set,
@@ -126,8 +125,7 @@ def fuse_tables(
         _check_classes(table)
     systems = fit_systems(*_pair(dev), dev.labels(), names)
     metrics: Metrics = {
-        name: {"corpus": corpus, "fitted": fitted_values(system)}
-        for name, system in systems.items()
+        name: {"corpus": corpus, "fitted": system.values()} for name, system in systems.items()
     }
     tables = {}
     for split, table in (("dev", dev), ("eval", evaluation)):

@@ -25,7 +25,7 @@ from lightning_sasv.metrics.functional import (
     t_eer_path,
 )
 from lightning_sasv.metrics.functional.points import Steps
-from lightning_sasv.report.planes import Base, Pair, find_pairs
+from lightning_sasv.report.planes import Base, Pair, find_pairs, robust_range
 from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
 
@@ -40,17 +40,6 @@ DET_CELLS = 600
 
 PATH_RHOS = (0.1, 0.5, 0.9)
 DET_TASKS = ("sasv", "sv", "spf")
-
-
-def robust_range(column: Floats, labels: Codes) -> tuple[float, float]:
-    """From the lowest 0.2 % to the highest 99.8 % quantile of the classes, with a small margin."""
-    parts = [column[labels == code] for code in TrialClass]
-    low = min(float(np.quantile(part, 0.002)) for part in parts)
-    high = max(float(np.quantile(part, 0.998)) for part in parts)
-    if high <= low:
-        low, high = low - 0.5, high + 0.5
-    margin = 0.02 * (high - low)
-    return low - margin, high + margin
 
 
 def histogram(
@@ -125,20 +114,13 @@ def costs_over_thresholds(scores: Floats, labels: Codes, points: int = 241) -> C
     return Costs(thresholds, np.array(rates), presets)
 
 
-class Tandem(NamedTuple):
-    """t-EER of a pair of scores.
+def tandem_paths(pair: Floats, labels: Codes, points: int = 160) -> tuple[TandemEER, list[Floats]]:
+    """The t-EER of a pair of scores, and the paths of three ρ, thinned, their minima among them.
 
-    Attributes:
-        point: The concurrent point, or the one that is closest to it.
-        paths: For each of ``PATH_RHOS`` the ASV and CM thresholds and the t-EER there, (3, points).
+    Returns:
+        The concurrent point, or the one that is closest to it; for each of ``PATH_RHOS`` the ASV
+        and CM thresholds and the t-EER there, (3, points).
     """
-
-    point: TandemEER
-    paths: list[Floats]
-
-
-def tandem_paths(pair: Floats, labels: Codes, points: int = 160) -> Tandem:
-    """The paths of three ρ, thinned, their minima among them."""
     paths = []
     for rho in PATH_RHOS:
         value, asv, cm = t_eer_path(pair[0], pair[1], labels, rho)
@@ -146,7 +128,7 @@ def tandem_paths(pair: Floats, labels: Codes, points: int = 160) -> Tandem:
         keep = np.linspace(0, max(path.shape[1] - 1, 0), points).round().astype(int)
         least = [np.argmin(path[2])] if path.size else []
         paths.append(path[:, np.unique([*keep[: path.size], *least]).astype(int)])
-    return Tandem(t_eer(pair[0], pair[1], labels), paths)
+    return t_eer(pair[0], pair[1], labels), paths
 
 
 @dataclass(frozen=True)

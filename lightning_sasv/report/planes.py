@@ -74,22 +74,36 @@ def as_pair(fused: FusedScores) -> Floats:
     return np.stack([np.asarray(fused.asv_llr), np.asarray(fused.cm_llr)])
 
 
-def window_of(column: Floats, labels: Codes) -> tuple[float, float]:
-    """Range of a column in which decisions are made: long tails of the negatives are cut.
+def robust_range(
+    column: Floats,
+    labels: Codes,
+    ends: tuple[float, float] = (0.002, 0.998),
+    reach: float = math.inf,
+    margin: float = 0.02,
+) -> tuple[float, float]:
+    """From the lowest to the highest of two quantiles of the classes.
 
-    From the lowest 2 % quantile of a class to the highest 99.5 % one, but no further below the
-    targets' median than twelve times what lies above it; a margin of 4 % on either side.
+    Args:
+        column: Scores.
+        labels: Their classes.
+        ends: The two quantiles.
+        reach: How far below the targets' median it begins at most, in units of what lies above it.
+        margin: Share of the range that is added on either side.
     """
     parts = [column[labels == code] for code in TrialClass]
-    low = min(float(np.quantile(part, 0.02)) for part in parts)
-    high = max(float(np.quantile(part, 0.995)) for part in parts)
+    low = min(float(np.quantile(part, ends[0])) for part in parts)
+    high = max(float(np.quantile(part, ends[1])) for part in parts)
     centre = float(np.median(parts[TrialClass.TARGET]))
     if high > centre:
-        low = max(low, centre - 12 * (high - centre))
+        low = max(low, centre - reach * (high - centre))
     if high <= low:
         low, high = low - 0.5, high + 0.5
-    margin = 0.04 * (high - low)
-    return low - margin, high + margin
+    return low - margin * (high - low), high + margin * (high - low)
+
+
+def window_of(column: Floats, labels: Codes) -> tuple[float, float]:
+    """Range of a column in which decisions are made: long tails of the negatives are cut."""
+    return robust_range(column, labels, (0.02, 0.995), reach=12, margin=0.04)
 
 
 def affine_map(source: Floats, target: Floats) -> Affine | None:

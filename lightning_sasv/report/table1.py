@@ -6,42 +6,19 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from lightning_sasv.files import read_json
 from lightning_sasv.metrics.registry import Metric, in_unit, metrics_for
 from lightning_sasv.results import Metrics
 from lightning_sasv.trials import TWIN
 
-_COLUMNS = ("sasv_eer", "cllr", "cllr_min", "cllr_calib", "t_eer")
-_PUBLISHED = {
-    "B1": (20.46, 2.17, 0.52, 1.64, 2.10, 0.40),
-    "B1c": (2.73, 1.09, 0.11, 0.98, 2.10, 0.27),
-    "L2": (3.31, 1.04, 0.13, 0.91, 1.68, 0.31),
-    "L2c": (1.56, 0.14, 0.07, 0.07, 1.68, 0.23),
-    "L3": (1.44, 0.18, 0.06, 0.11, 1.68, 0.23),
-    "L3c": (1.43, 0.16, 0.07, 0.10, 1.68, 0.23),
-    "B1v2": (1.60, 0.96, 0.08, 0.88, 2.19, 0.22),
-    "Post": (1.55, 0.84, 0.07, 0.78, 2.21, 0.24),
-}
-PAPER = {name: dict(zip(_COLUMNS, row[:-1], strict=True)) for name, row in _PUBLISHED.items()}
+_KNOWN = read_json(Path(__file__).with_name("table1.json"))
+PAPER: dict[str, dict[str, float]] = _KNOWN["paper"]
 """Table 1 of Wang et al. (Interspeech 2024): six-seed means on SASV 2022 eval, rates in %."""
-PAPER_HALF_WIDTHS = {name: row[-1] for name, row in _PUBLISHED.items()}
+PAPER_HALF_WIDTHS: dict[str, float] = _KNOWN["half_widths"]
 """Half the length of the paper's 95 % intervals of the SASV-EER, in %."""
-
-TWIN_NOTE = (
-    "Simulated: these numbers come from the twin, a corpus with the sizes and score statistics of "
-    "SASV 2022, not from the real one; the paper's columns are from the real SASV 2022 eval set."
-)
-PAPER_NOTE = "The paper's numbers are six-seed means on the SASV 2022 eval set."
-CLOSEST_NOTE = (
-    "† no concurrent t-EER point exists for this pair of scores (in at least one seed): at no pair "
-    "of thresholds are miss rate and both false acceptance rates equal. Shown is the ρ = 0.5 value "
-    "at the point closest to that; on the real scores it is 1.676 % where the paper prints 1.68."
-)
-NETWORK_NOTE = (
-    "B1v2 and Post: the paper trained networks for them, here their formulas are applied to the "
-    "same network as B1's."
-)
 
 
 @dataclass(frozen=True)
@@ -148,18 +125,19 @@ def _mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def notes(rows: Sequence[Row], corpus: str, seeds: Sequence[int]) -> list[str]:
     """What a reader of the table must know."""
+    known: dict[str, str] = _KNOWN["notes"]
     seed = next((row.interval_seed for row in rows if row.interval_seed is not None), None)
     lines = [f"Corpus: {corpus}. Mean over {len(seeds)} seed(s) ± standard deviation between them."]
     if corpus == TWIN:
-        lines.append(TWIN_NOTE)
+        lines.append(known["twin"])
     elif any(cell.paper is not None for row in rows for cell in row.cells.values()):
-        lines.append(PAPER_NOTE)
+        lines.append(known["paper"])
     if seed is not None:
         lines.append(f"95 %: interval of the SASV-EER by bootstrap over trials, seed {seed}.")
     if any(row.cells["t_eer"].marked for row in rows):
-        lines.append(CLOSEST_NOTE)
+        lines.append(known["closest"])
     if any(row.system in ("B1v2", "Post") for row in rows):
-        lines.append(NETWORK_NOTE)
+        lines.append(known["network"])
     return lines
 
 
