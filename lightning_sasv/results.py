@@ -14,6 +14,7 @@ Nothing here imports torch or Lightning.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,12 @@ def read_metrics(path: str | Path) -> Metrics:
     if not isinstance(content, dict):
         raise InputError(f"{path} does not hold metrics by system")
     return content
+
+
+def value_of(entry: Mapping[str, Any], metric: str) -> float:
+    """A metric of one system on one set, NaN where it is absent or undefined."""
+    value = entry.get(metric)
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def write_metrics(path: str | Path, metrics: Metrics) -> Path:
@@ -254,7 +261,7 @@ def read_results(folder: str | Path) -> Results:
     sets = _read_sets(source, notes)
     split = "eval" if "eval" in sets else "dev"
     systems = read_fitted_systems(source) if any((source / FOLDER).glob("*")) else {}
-    fused = _fused(sets[split], source, split, systems, notes)
+    fused = _fused(sets[split], scores_file(source, split), systems, notes)
     if not systems:
         notes.append(
             f"No fitted systems in {source / FOLDER}: figures of log-likelihood ratios and the "
@@ -319,16 +326,11 @@ def _sizes(scores: Scores) -> list[int]:
 
 
 def _fused(
-    scores: Scores,
-    source: Path,
-    split: str,
-    systems: Mapping[str, FittedSystem],
-    notes: list[str],
+    scores: Scores, path: Path, systems: Mapping[str, FittedSystem], notes: list[str]
 ) -> dict[str, np.ndarray]:
     """Fused scores of the file, of fitted systems where the file lacks them; known names first."""
     from lightning_sasv.fusion import SYSTEMS
 
-    path = scores_file(source, split)
     names = [name for name in scores.extra if name.startswith(PREFIX)]
     found = {name.removeprefix(PREFIX): scores.extra[name] for name in names}
     for name, column in found.items():
@@ -348,8 +350,8 @@ def _fused(
             )
     if not found:
         raise InputError(
-            f"{path} has no column {PREFIX}<system> and {source / 'fitted'} no fitted system; "
-            "fuse the scores first with `lightning fuse`"
+            f"{path} has no column {PREFIX}<system> and {path.parents[1] / 'fitted'} no fitted "
+            "system; fuse the scores first with `lightning fuse`"
         )
     order = [*(name for name in SYSTEMS if name in found), *sorted(found.keys() - SYSTEMS.keys())]
     return {name: found[name] for name in order}

@@ -16,15 +16,10 @@ from lightning_sasv import __version__
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.files import finite
 from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.report import html_tables
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Figure, page_part, shared
 from lightning_sasv.report.figures import SAMPLE, WORDS
-from lightning_sasv.report.html_tables import (
-    best_systems,
-    cells_table,
-    markdown_table,
-    metrics_table,
-)
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
 from lightning_sasv.results import Results
@@ -46,7 +41,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
     }
     template = _only(page_part("template.html"), shown)
     name, source = results.folder.resolve().name, results.source.name
-    tables = {figure.name: cells_table(figure) for figure in figures}
+    tables = {figure.name: html_tables.cells_table(figure) for figure in figures}
     more = [figure for figure in figures if f'="{figure.name}"' not in template]
     counts = {"embedded": sum(data["trials"]["sizes"]), "all": sum(data["sizes"])}
     counts |= {"split": escape(results.split)}
@@ -57,7 +52,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         links="".join(f'<a href="#{f.name}">{escape(f.title)}</a>' for f in more),
         corpus=_corpus(results),
         notes="".join(f'<p class="notice">{escape(note)}</p>' for note in results.notes),
-        cards=best_systems(results),
+        cards=html_tables.best_systems(results),
         tables=_tables(results),
         counted=WORDS["counted"][data["trials"]["complete"]].format(**counts),
         presets="".join(f'<button type="button" data-preset="{p}">{p}</button>' for p in PRESETS),
@@ -150,14 +145,14 @@ def _corpus(results: Results) -> str:
 
 
 def _tables(results: Results) -> str:
-    parts = [metrics_table(results, results.split)]
+    parts = [html_tables.metrics_table(results, results.split)]
     for split in results.sizes:
         known = any(results.metrics.get(name, {}).get(split) for name in results.fused)
         if split != results.split and known:
-            table = metrics_table(results, split)
+            table = html_tables.metrics_table(results, split)
             parts.append(
                 f"<details><summary>The same on {escape(split)}</summary>{table}</details>"
             )
     if results.table is not None:
-        parts.append(f"<h3>Over all seeds</h3>{markdown_table(results.table)}")
+        parts.append(f"<h3>Over all seeds</h3>{html_tables.markdown_table(results.table)}")
     return "".join(parts)

@@ -11,15 +11,9 @@ import numpy as np
 
 from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for
 from lightning_sasv.report.description import Figure, Panel
-from lightning_sasv.results import Results
+from lightning_sasv.results import Results, value_of
 
 _UNITS = {"rate": ", %", "bits": ", bit"}
-
-
-def value_of(entry: Mapping[str, Any], key: str) -> float:
-    """A metric as a float, NaN where it is absent or undefined."""
-    value = entry.get(key)
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def _table(heads: str, rows: Iterable[str], label: str = "") -> str:

@@ -28,20 +28,19 @@ def pack(values: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode("ascii")
 
 
-class Arrays:
-    """Packed arrays of numbers; equal ones are stored once."""
+Arrays = dict[str, int]
+"""Packed arrays and their numbers; equal ones are stored once."""
 
-    def __init__(self) -> None:
-        self.packed: dict[str, int] = {}
 
-    def add(self, values: Any) -> int:
-        """Number of an array."""
-        return self.packed.setdefault(pack(values), len(self.packed))
+def _number(values: Any, arrays: Arrays) -> int:
+    """Number of an array, which is stored if it is new."""
+    return arrays.setdefault(pack(values), len(arrays))
 
 
 def page_data(material: Material, figures: Sequence[Figure]) -> dict[str, Any]:
     """Data of the page: descriptions of the figures, and trials for what is computed in it."""
-    results, arrays = material.results, Arrays()
+    results = material.results
+    arrays: Arrays = {}
     return {
         "split": results.split,
         "sizes": [results.sizes[results.split][code] for code in CLASS_ORDER],
@@ -56,7 +55,7 @@ def page_data(material: Material, figures: Sequence[Figure]) -> dict[str, Any]:
         "parts": WORDS["parts"],
         "pairs": [_pair(pair, results.scores.label) for pair in material.pairs],
         "figures": {figure.name: _figure(figure, arrays) for figure in figures},
-        "arrays": list(arrays.packed),
+        "arrays": list(arrays),
         **_embedded(material),
     }
 
@@ -84,9 +83,9 @@ def _series(series: Series, arrays: Arrays) -> dict[str, Any]:
     plain = {f.name: getattr(series, f.name) for f in fields(series) if f.name not in "xyz"}
     found = {name: value for name, value in plain.items() if value not in ("", None, {}, ())}
     if "more" in found:
-        found["more"] = {name: arrays.add(values) for name, values in series.more.items()}
+        found["more"] = {name: _number(values, arrays) for name, values in series.more.items()}
     if series.source is None:
-        found |= {"x": arrays.add(series.x), "y": arrays.add(series.y)}
+        found |= {"x": _number(series.x, arrays), "y": _number(series.y, arrays)}
     return found
 
 

@@ -156,15 +156,9 @@ def _base_of(values: Floats, bases: list[Base]) -> tuple[int, Affine]:
     return len(bases), IDENTITY
 
 
-def grid_over(window: Window) -> tuple[Floats, Floats]:
-    """Places of the points of the grid over a window, (cm row, asv) each."""
-    x, y = np.meshgrid(*(np.linspace(*limits, GRID) for limits in window))
-    return x, y
-
-
 def base_on_grid(base: Base, window: Window) -> Floats:
     """A base pair over a window of the raw scores, (2, GRID, GRID): [asv or cm, cm row, asv]."""
-    x, y = grid_over(window)
+    x, y = np.meshgrid(*(np.linspace(*limits, GRID) for limits in window))
     if base.system is None:
         return np.stack([x, y])
     return as_pair(base.system(x.ravel(), y.ravel())).reshape(2, GRID, GRID)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lightning_sasv.files import read_json
 from lightning_sasv.metrics.registry import Metric, in_unit, metrics_for
-from lightning_sasv.results import Metrics
+from lightning_sasv.results import Metrics, value_of
 from lightning_sasv.trials import TWIN
 
 _KNOWN = read_json(Path(__file__).with_name("table1.json"))
@@ -68,16 +68,11 @@ class Row:
         return PAPER_HALF_WIDTHS.get(self.system)
 
 
-def _value(entry: Mapping[str, Any], key: str) -> float:
-    value = entry.get(key)
-    return math.nan if value is None else float(value)
-
-
 def _cell(system: str, metric: Metric, entries: Sequence[Mapping[str, Any]]) -> Cell:
-    values, marked = [_value(entry, metric.name) for entry in entries], False
+    values, marked = [value_of(entry, metric.name) for entry in entries], False
     if metric.instead is not None:
         marked = any(math.isnan(value) for value in values)
-        others = [_value(entry, metric.instead) for entry in entries]
+        others = [value_of(entry, metric.instead) for entry in entries]
         values = [o if math.isnan(v) else v for v, o in zip(values, others, strict=True)]
     values = [in_unit(value, metric.unit) for value in values]
     spread = statistics.stdev(values) if len(values) > 1 else math.nan
@@ -120,7 +115,7 @@ def mean_metrics(seeds: Sequence[Metrics], systems: Sequence[str]) -> Metrics:
 
 def _mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Mean of each metric; undefined where it is undefined for a seed."""
-    return {key: statistics.fmean(_value(entry, key) for entry in entries) for key in entries[0]}
+    return {key: statistics.fmean(value_of(entry, key) for entry in entries) for key in entries[0]}
 
 
 def notes(rows: Sequence[Row], corpus: str, seeds: Sequence[int]) -> list[str]:

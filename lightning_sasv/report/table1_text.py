@@ -6,12 +6,11 @@ import csv
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from lightning_sasv.metrics.registry import METRICS, UNDEFINED, Metric, metrics_for
 from lightning_sasv.report.table1 import (
@@ -22,6 +21,7 @@ from lightning_sasv.report.table1 import (
     mean_metrics,
     notes,
 )
+from lightning_sasv.report.tables import make_table
 from lightning_sasv.results import Metrics, write_tables
 from lightning_sasv.trials import TWIN
 
@@ -74,14 +74,19 @@ def _heading(metric: Metric) -> str:
     return metric.heading.replace(" ", "_") + (" %" if metric.unit == "rate" else "")
 
 
+def _line_of(system: str, cells: Iterable[str], interval: str) -> list[str]:
+    """A line of the table, in which the interval stands behind the metric that it is of."""
+    first, *others = cells
+    return [system, first, interval, *others]
+
+
 def as_markdown(rows: Sequence[Row], remarks: Sequence[str]) -> str:
     """The table as Markdown; in brackets the paper's value and the difference."""
-    first, *others = (_heading(metric) for metric in metrics_for("table1"))
-    headings = ["system", first, "95 %", *others]
+    headings = _line_of("system", map(_heading, metrics_for("table1")), "95 %")
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for row in rows:
-        first, *others = (cell_text(cell) for cell in row.cells.values())
-        lines.append("| " + " | ".join([row.system, first, interval_text(row), *others]) + " |")
+        cells = _line_of(row.system, map(cell_text, row.cells.values()), interval_text(row))
+        lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "In brackets: the paper's value on SASV 2022 eval, and the difference.", ""]
     return "\n".join([*lines, *(f"- {_line(remark)}" for remark in remarks)]) + "\n"
 
@@ -139,27 +144,22 @@ def _latex_heading(metric: Metric) -> str:
 
 def as_latex(rows: Sequence[Row], remarks: Sequence[str]) -> str:
     """The table as a LaTeX tabular (booktabs): below each system the paper's line, then notes."""
-    first, *others = (_latex_heading(metric) for metric in metrics_for("table1"))
-    width = len(others) + 3
+    headings = _line_of("system", map(_latex_heading, metrics_for("table1")), r"95 \%")
+    width = len(headings)
     lines = [r"% needs \usepackage{booktabs}", r"\begin{tabular}{l" + "r" * (width - 1) + "}"]
-    lines += [r"\toprule", " & ".join(["system", first, r"95 \%", *others]) + r" \\", r"\midrule"]
+    lines += [r"\toprule", " & ".join(headings) + r" \\", r"\midrule"]
     for row in rows:
-        cells = list(row.cells.values())
-        ours = [mean_text(cell) for cell in cells]
-        lines.append(_latex_line([row.system, ours[0], half_width_text(row), *ours[1:]]))
+        cells = row.cells.values()
+        shown = [_line_of(row.system, map(mean_text, cells), half_width_text(row))]
         if any(cell.paper is not None for cell in cells):
-            paper = [paper_text(cell) for cell in cells]
-            lines.append(_latex_line(["(paper)", paper[0], paper_half_width_text(row), *paper[1:]]))
+            shown += [_line_of("(paper)", map(paper_text, cells), paper_half_width_text(row))]
+        lines += [" & ".join(map(latex_text, line)) + r" \\" for line in shown]
     lines.append(r"\bottomrule")
     explained = "Lines (paper): the paper's value on SASV 2022 eval, and the difference."
     for remark in (explained, *remarks):
         note = rf"\footnotesize {latex_text(remark)}"
         lines.append(rf"\multicolumn{{{width}}}{{p{{0.9\linewidth}}}}{{{note}}} \\")
     return "\n".join([*lines, r"\end{tabular}"]) + "\n"
-
-
-def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(latex_text(cell) for cell in cells) + r" \\"
 
 
 def write_table(
@@ -177,20 +177,18 @@ def write_table(
 
 def print_table1(rows: Sequence[Row], remarks: Sequence[str]) -> None:
     """Table 1, each system on two lines: ours, and below it the paper's and the difference."""
-    table = Table(title="Table 1, eval: mean over seeds ± spread; below, the paper and difference")
+    titles = (metric.title("%", narrow=True) for metric in metrics_for("table1"))
+    system, *headings = _line_of("system", titles, "95 %")
+    table = make_table([system], headings)
+    table.title = "Table 1, eval: mean over seeds ± spread; below, the paper and difference"
     table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
-    first, *others = (metric.title("%", narrow=True) for metric in metrics_for("table1"))
-    table.add_column("system", no_wrap=True)
-    for heading in (first, "95 %", *others):
-        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         cells = list(row.cells.values())
-        ours = [mean_text(cell) for cell in cells]
-        table.add_row(row.system, ours[0], half_width_text(row), *ours[1:])
+        table.add_row(*_line_of(row.system, map(mean_text, cells), half_width_text(row)))
         if cells[0].paper is not None:
-            paper = [f"[dim]{paper_text(cell)}[/dim]" for cell in cells]
-            width = "" if row.paper_half_width is None else f"[dim]{row.paper_half_width:.2f}[/dim]"
-            table.add_row("[dim](paper)[/dim]", paper[0], width, *paper[1:])
+            width = "" if row.paper_half_width is None else f"{row.paper_half_width:.2f}"
+            paper = _line_of("(paper)", map(paper_text, cells), width)
+            table.add_row(*paper, style="dim")
     console = Console(highlight=False)
     console.print(table)
     for remark in remarks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -13,6 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_sasv.metrics.registry import BRIEF, METRICS, Metric, in_unit, metrics_for, number
+
+
+def make_table(left: Iterable[Any], right: Iterable[Any], **look: Any) -> Table:
+    """A table of columns of words on the left and of numbers on the right, none of them broken."""
+    table = Table(**look)
+    for heading in left:
+        table.add_column(heading, no_wrap=True)
+    for heading in right:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 def print_evaluation(result: Any, costs: str) -> None:
@@ -53,10 +63,8 @@ def print_metrics(
     step = max(1, (console.width - 34) // width)
     for start in range(0, len(names), step):
         part = names[start : start + step]
-        table = Table(title=escape(title), caption=escape(caption))
-        table.add_column("metric", no_wrap=True)
-        for name in part:
-            table.add_column(Text(name), justify="right", no_wrap=True)
+        words = {"title": escape(title), "caption": escape(caption)}
+        table = make_table(["metric"], map(Text, part), **words)
         for metric in metrics_for("all"):
             if any(metric.name in metrics[name] for name in part):
                 cells = [_cell(metric, name, metrics, intervals) for name in part]
@@ -88,14 +96,12 @@ def print_groups(system: str, column: str, groups: Mapping[str, Mapping[str, flo
         for metric in metrics_for("groups")
         if any(not math.isnan(values.get(metric.name, math.nan)) for values in groups.values())
     ]
+    caption = "rates in per cent, Cllr in bits"
     room = console.width - min(40, max(map(len, (column, *groups)))) - 4
     for part in _parts(metrics, room):
-        table = Table(
-            title=escape(f"{system} by {column}"), caption="rates in per cent, Cllr in bits"
-        )
-        table.add_column(Text(column), no_wrap=True, max_width=40)
-        for metric in part:
-            table.add_column(metric.title(), justify="right", no_wrap=True)
+        table = make_table([Text(column)], [metric.title() for metric in part])
+        table.title, table.caption = escape(f"{system} by {column}"), caption
+        table.columns[0].max_width = 40
         for group, values in groups.items():
             table.add_row(Text(group), *(metric.text(values.get(metric.name)) for metric in part))
         console.print(table)
@@ -153,7 +159,9 @@ def print_policies(
         title: Title of the table.
         chosen: System and policy that the written decisions are of.
     """
-    table = Table(
+    table = make_table(
+        ("system", "policy"),
+        ("expected", "at π", "actual", "a-DCF", "acc", "miss", "non", "spf"),
         title=escape(title),
         caption="acc, miss, non, spf: accepted trials, missed targets, accepted nontargets and "
         "spoofs in per cent. a-DCF: actual cost over that of the better blind decision. Expected: "
@@ -162,10 +170,6 @@ def print_policies(
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    for heading in ("system", "policy"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("expected", "at π", "actual", "a-DCF", "acc", "miss", "non", "spf"):
-        table.add_column(heading, justify="right", no_wrap=True)
     for system, policies in results.items():
         for policy, one in policies.items():
             style = "bold" if (system, policy) == chosen else None
@@ -185,16 +189,14 @@ def _policy_cells(one: Any) -> list[str]:
 
 def print_results(metrics: Mapping[str, Mapping[str, Any]], corpus: str) -> None:
     """Show the metrics of each system on each set, and which corpus they come from."""
-    table = Table(
+    columns = metrics_for("results")
+    table = make_table(
+        ("system", "set"),
+        [metric.short for metric in columns],
         padding=(0, 0, 0, 1),
         title=f"Results on the corpus: {escape(corpus)}",
         caption="EERs in per cent, Cllr in bits, a-DCF normalised minimum (a-dcf1 costs)",
     )
-    columns = metrics_for("results")
-    for heading in ("system", "set"):
-        table.add_column(heading, no_wrap=True)
-    for metric in columns:
-        table.add_column(metric.short, justify="right", no_wrap=True)
     for system, entry in metrics.items():
         for name in ("dev", "eval"):
             if name in entry:
