@@ -34,7 +34,7 @@ class KeepBest(Callback):
         self.rate: Tensor = torch.empty(0)
         self.epoch: Tensor = torch.empty(0)
         self.head: dict[str, Tensor] = {}
-        self.fusion: dict[str, dict[str, Tensor]] = {}
+        self.fusion: dict[str, Tensor] = {}
 
     def on_validation_end(self, trainer: Trainer, pl_module: SASVModule) -> None:  # type: ignore[override]
         """Take over the heads that are better than before, and at first all."""
@@ -49,10 +49,9 @@ class KeepBest(Callback):
         self.rate[better], self.epoch[better] = rate[better], trainer.current_epoch
         for name, value in now.items():
             self.head[name][better] = value[better]
-        for copy in better.nonzero().flatten().tolist():
-            for name, system in pl_module.systems[copy].items():
-                state = system.state_dict().items()
-                self.fusion[f"{copy}.{name}"] = {key: value.cpu().clone() for key, value in state}
+        for name, value in pl_module.fusion.state_dict().items():
+            if better[pl_module.copy_of(name)]:
+                self.fusion[name] = value.detach().cpu().clone()
         if self.save and better.any() and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             folder = Path(trainer.log_dir or trainer.default_root_dir)
             trainer.save_checkpoint(checkpoint_file(folder))
@@ -61,10 +60,8 @@ class KeepBest(Callback):
         """Put the best heads back, and the systems that belong to them."""
         if self.head:
             pl_module.head.load_state_dict(self.head)
-        for copy, systems in enumerate(pl_module.systems):
-            for name, system in systems.items():
-                if f"{copy}.{name}" in self.fusion:
-                    system.load_state_dict(self.fusion[f"{copy}.{name}"])
+        if self.fusion:
+            pl_module.fusion.load_state_dict(self.fusion)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -72,7 +69,8 @@ class KeepBest(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what a checkpoint kept."""
-        vars(self).update(state_dict)
+        self.rate, self.epoch = state_dict["rate"], state_dict["epoch"]
+        self.head, self.fusion = state_dict["head"], state_dict.get("fusion", {})
 
     def on_load_checkpoint(  # type: ignore[override]
         self,
@@ -89,9 +87,8 @@ class KeepBest(Callback):
         best = read_checkpoint(file)
         self.rate, self.epoch = old[0]["best_model_score"].reshape(1), torch.tensor([best["epoch"]])
         for name, value in best["state_dict"].items():
-            part, first, rest = name.split(".", 2) if name[0] == "f" else (*name.split("."), "")
-            kept = self.head if part == "head" else self.fusion.setdefault(f"0.{first}", {})
-            kept[rest or first] = value
+            part, _, rest = name.partition(".")
+            (self.head if part == "head" else self.fusion)[rest] = value
 
 
 def SaveLast(folder: str | None = None) -> ModelCheckpoint:  # noqa: N802  # a class until 0.1

@@ -106,6 +106,11 @@ class SASVModule(LightningModule):
     def _key(self, name: str, copy: int) -> str:
         return name if len(self.seeds) == 1 else f"{name}@{copy}"
 
+    @staticmethod
+    def copy_of(key: str) -> int:
+        """Place of the seed that a part of ``fusion`` belongs to."""
+        return int(key.partition(".")[0].partition("@")[2] or 0)
+
     @property
     def systems(self) -> list[dict[str, FusionSystem]]:
         """The fusion systems of each seed, by name."""

@@ -110,10 +110,14 @@ def is_gone(process: int) -> bool:
     return False
 
 
-def test_work_is_done_here_and_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("prepare", "prepared"), [(ready, "ready for it"), (refuse, "None")])
+def test_work_is_done_here_and_there_with_what_was_prepared(
+    tmp_path: Path, prepare: Callable[[str], object], prepared: str
+) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    run_at_once(lambda: note(here), note, [(there,)])
+    Workers(prepare, "it").run(lambda: note(here), note, [(there,)])
     assert number_in(here) == os.getpid() != number_in(there)
+    assert there.read_text().endswith(prepared)
 
 
 def test_a_failure_there_is_told_here(tmp_path: Path) -> None:
@@ -153,18 +157,6 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
     os.kill(parent.pid or 0, signal.SIGKILL)
     parent.join()
     assert is_gone(child)
-
-
-def test_what_was_prepared_is_handed_to_the_work(tmp_path: Path) -> None:
-    there = tmp_path / "there"
-    Workers(ready, "work").run(lambda: None, note, [(there,)])
-    assert there.read_text().endswith("ready for work")
-
-
-def test_a_failed_preparation_is_left_to_the_work(tmp_path: Path) -> None:
-    there = tmp_path / "there"
-    Workers(refuse, "luck").run(lambda: None, note, [(there,)])
-    assert there.read_text().endswith("None")
 
 
 def test_helpers_without_work_are_ended(tmp_path: Path) -> None:
