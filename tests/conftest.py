@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from lightning_sasv.data import Corpus, make_twin
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 torch.set_num_threads(1)  # several threads on so small a model only wait for each other
+
+settings.register_profile("unhurried", settings.default, deadline=None)  # 100 examples each
+settings.load_profile("unhurried")
 
 REPOSITORY = Path(__file__).parents[1]
 

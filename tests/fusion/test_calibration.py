@@ -88,7 +88,7 @@ def test_gradient_at_the_optimum_is_below_1e_9(trials, scale):
     assert parameters.grad.norm().item() < 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     slope=st.floats(0.01, 100).flatmap(lambda x: st.sampled_from([x, -x])),
     shift=st.floats(-100, 100),

@@ -56,7 +56,7 @@ def test_collinear_scores_of_huge_scale_are_a_clear_error(density):
 
 @pytest.mark.parametrize("calibration", [None, *CALIBRATIONS])
 @pytest.mark.parametrize("density", [None, *DENSITIES])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(asv=COLUMNS, cm=COLUMNS, rho=st.sampled_from(["grid_eer", "grid_risk"]))
 def test_any_finite_scores_give_finite_scores_or_an_input_error(density, calibration, asv, cm, rho):
     labels = np.arange(TRIALS) % 3

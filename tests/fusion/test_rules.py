@@ -8,7 +8,7 @@ from decimal import Decimal, getcontext
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_sasv.fusion.rules import (
@@ -39,7 +39,6 @@ def exact_nonlinear(asv, cm, rho):
     return float(-((1 - rho) * (-asv).exp() + rho * (-cm).exp()).ln())
 
 
-@settings(max_examples=60, deadline=None)
 @given(asv=LLRS, cm=LLRS, rho=st.floats(1e-9, 1 - 1e-9))
 def test_nonlinear_rule_is_its_formula_to_the_last_digits(asv, cm, rho):
     for kind in (scalar, array):
@@ -47,7 +46,6 @@ def test_nonlinear_rule_is_its_formula_to_the_last_digits(asv, cm, rho):
         assert value == pytest.approx(exact_nonlinear(asv, cm, rho), rel=1e-14, abs=1e-14)
 
 
-@settings(max_examples=100, deadline=None)
 @given(asv=LLRS, cm=LLRS, rho=RHOS)
 def test_nonlinear_rule_is_finite_and_lies_between_its_two_sides(asv, cm, rho):
     value = fuse_nonlinear(scalar(asv), scalar(cm), rho).item()
@@ -56,7 +54,6 @@ def test_nonlinear_rule_is_finite_and_lies_between_its_two_sides(asv, cm, rho):
     assert min(asv, cm) - slack <= value <= max(asv, cm) + slack
 
 
-@settings(max_examples=60, deadline=None)
 @given(asv=LLRS, cm=LLRS, rho=RHOS, more=st.floats(0, 100))
 def test_nonlinear_rule_never_falls_when_an_llr_rises(asv, cm, rho, more):
     base = fuse_nonlinear(scalar(asv), scalar(cm), rho)
@@ -64,7 +61,6 @@ def test_nonlinear_rule_never_falls_when_an_llr_rises(asv, cm, rho, more):
     assert fuse_nonlinear(scalar(asv), scalar(cm + more), rho) >= base
 
 
-@settings(max_examples=30, deadline=None)
 @given(asv=LLRS, cm=LLRS)
 def test_nonlinear_rule_reduces_to_asv_at_0_and_to_cm_at_1(asv, cm):
     for kind in (scalar, array):
@@ -84,7 +80,6 @@ def test_plain_rules_are_their_formulas():
         assert fuse_cascade(asv, cm)[k].item() == min(a, c)
 
 
-@settings(max_examples=60, deadline=None)
 @given(asv=st.floats(-50, 50), cm=st.floats(-50, 50), threshold=st.floats(-50, 50))
 def test_cascade_accepts_iff_both_sides_do(asv, cm, threshold):
     accepted = fuse_cascade(scalar(asv), scalar(cm)).item() > threshold

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_sasv.decisions import PRESETS, CostModel, accept, empirical_cost
@@ -33,7 +33,6 @@ def reference_search(loss):
     return best
 
 
-@settings(max_examples=60, deadline=None)
 @given(centre=st.floats(-0.2, 1.2), steps=st.integers(1, 200))
 def test_search_follows_the_rule_on_losses_with_plateaus(centre, steps):
     def loss(rho):

@@ -29,7 +29,18 @@ def simulated() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def expected(simulated: dict[str, np.ndarray]) -> dict[str, float]:
+def pair(simulated: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """ASV scores, CM scores and labels of the simulated tandem."""
+    return tuple(simulated[name] for name in ("asv", "cm", "labels"))
+
+
+@pytest.fixture(scope="session")
+def columns(simulated: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The three columns of scores of the simulated tandem."""
+    return {name: simulated[name] for name in ("asv", "cm", "sasv")}
+
+
+@pytest.fixture(scope="session")
+def expected(columns: dict[str, np.ndarray], simulated: dict[str, np.ndarray]) -> dict[str, float]:
     """Every metric of the simulated tandem."""
-    columns = (simulated[name] for name in ("asv", "cm", "sasv", "labels"))
-    return all_metrics(*columns, llrs=True)
+    return all_metrics(**columns, labels=simulated["labels"], llrs=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -57,6 +58,16 @@ def rocch_eer(points: list[Point]) -> float:
             width = (y - x) + (v - w)
             best = min(best, x + (y - x) / width * (v - x) if width else x)
     return float(best)
+
+
+def check_rates(rate: Callable[[str], Any], pos: Any, neg: Any, threshold: bool = True) -> None:
+    """An equal error rate is that of the definition under every convention."""
+    found, judge = tuple(rate("asvspoof")), asvspoof_eer(pos, neg)
+    assert found == judge if threshold else found[0] == judge[0]
+    exact = operating_points(pos, neg)
+    rules = {"interpolated": interpolated_eer, "max": max_eer, "rocch": rocch_eer}
+    for convention, oracle in rules.items():
+        assert abs(rate(convention)[0] - oracle(exact)) <= 1e-14, convention
 
 
 def cllr(pos: Any, neg: Any) -> float:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
@@ -28,19 +28,16 @@ def isotonic_cllr(pos: np.ndarray, neg: np.ndarray) -> float:
 
 
 @given(st.lists(st.floats(-800, 800), min_size=1), st.lists(st.floats(-800, 800), min_size=1))
-@settings(max_examples=100, deadline=None)
 def test_against_the_direct_sum(pos: list[float], neg: list[float]) -> None:
     assert cllr(pos, neg) == pytest.approx(oracles.cllr(pos, neg), rel=1e-13)
 
 
 @given(tied_scores(max_size=15), tied_scores(max_size=15))
-@settings(max_examples=100, deadline=None)
 def test_minimum_is_the_cost_of_isotonic_regression(pos: np.ndarray, neg: np.ndarray) -> None:
     assert cllr_min(pos, neg) == pytest.approx(isotonic_cllr(pos, neg), abs=1e-12)
 
 
 @given(tied_scores(), tied_scores())
-@settings(max_examples=100, deadline=None)
 def test_hull_is_convex_and_below_every_point(pos: np.ndarray, neg: np.ndarray) -> None:
     vertices = hull(*Detection(Steps(np.sort(pos)), Steps(np.sort(neg))).pooled)
     steps = np.diff(np.stack(vertices), axis=1)
@@ -53,7 +50,6 @@ def test_hull_is_convex_and_below_every_point(pos: np.ndarray, neg: np.ndarray) 
 
 
 @given(tied_scores(), tied_scores(), st.floats(0.1, 5), st.floats(-5, 5))
-@settings(max_examples=100, deadline=None)
 def test_calibration_loss_is_never_negative_and_adds_up(
     pos: np.ndarray, neg: np.ndarray, scale: float, shift: float
 ) -> None:
@@ -100,7 +96,6 @@ def test_infinite_ratios_are_defined() -> None:
 
 
 @given(tied_scores(1, 6), tied_scores(1, 6), st.data())
-@settings(max_examples=100, deadline=None)
 def test_whole_weights_are_repetitions(
     pos: np.ndarray, neg: np.ndarray, data: st.DataObject
 ) -> None:

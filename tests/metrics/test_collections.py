@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 import torch
@@ -10,22 +11,14 @@ from torch import nn
 from torchmetrics import MetricCollection
 
 from lightning_sasv.metrics import SASVEER, CrossEntropy
-from tests.metrics.metric_classes import ALL, ONE_SCORE, Columns, feed, tensors
+from tests.metrics.metric_classes import ALL, Columns, feed, tensors
 
 
-def test_collection_keeps_shared_states_once(
-    simulated: Columns, expected: dict[str, float]
-) -> None:
-    group = MetricCollection({name: make() for name, make in ONE_SCORE.items()})
-    scores, labels = tensors(simulated, "sasv_eer")
-    feed(group, (scores, labels), 100)  # type: ignore[arg-type]
-    values = group.compute()
-    assert {name: float(v) for name, v in values.items()} == (
-        pytest.approx({name: expected[name] for name in ONE_SCORE}, abs=1e-12)
-    )
-    assert len(group.compute_groups) == 1
-    metrics = dict(group.items(copy_state=False))
-    assert metrics["cllr"].scores is metrics["sasv_eer"].scores
+def through_a_file(module: nn.Module) -> dict[str, Any]:
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
@@ -38,11 +31,10 @@ def test_collection_of_every_class(simulated: Columns, expected: dict[str, float
     values = {name: float(value) for name, value in everything.compute().items()}
     assert values == pytest.approx({name: expected[name] for name in ALL}, abs=1e-12)
     assert len(everything.compute_groups) == 3, "one score, the pair, and sums"
+    metrics = dict(everything.items(copy_state=False))
+    assert metrics["cllr"].scores is metrics["sasv_eer"].scores, "shared states are kept once"
     again = MetricCollection({name: make() for name, make in ALL.items()})
-    file = io.BytesIO()
-    torch.save(everything.state_dict(), file)
-    file.seek(0)
-    again.load_state_dict(torch.load(file, weights_only=True))
+    again.load_state_dict(through_a_file(everything))
     restored = {name: float(m.compute()) for name, m in again.items()}
     assert restored == pytest.approx(values, abs=1e-15)
 
@@ -90,10 +82,7 @@ def test_states_survive_a_checkpoint(
     columns = tensors(simulated, name)
     first = nn.ModuleDict({"metric": make()})
     feed(first["metric"], tuple(x[:700] for x in columns), 100)  # type: ignore[arg-type]
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
     second = nn.ModuleDict({"metric": make()})
-    second.load_state_dict(torch.load(file, weights_only=True))
+    second.load_state_dict(through_a_file(first))
     resumed = feed(second["metric"], tuple(x[700:] for x in columns), 100)  # type: ignore[arg-type]
     assert float(resumed.compute()) == pytest.approx(expected[name], abs=1e-12)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.special import expit
 from sklearn.metrics import auc, log_loss, roc_auc_score
 from sklearn.metrics import roc_curve as peer_roc
@@ -22,7 +22,6 @@ from tests.metrics.oracles import operating_points, tied_scores
 
 
 @given(tied_scores(), tied_scores())
-@settings(max_examples=100, deadline=None)
 def test_det_curve_holds_every_operating_point(pos: np.ndarray, neg: np.ndarray) -> None:
     curve = det_curve(pos, neg)
     expected = np.array(operating_points(pos, neg), dtype=float)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from a_dcf import a_dcf as peer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_sasv.decisions.costs import PRESETS, CostModel
@@ -36,7 +36,6 @@ def peer_minimum(parts: tuple[np.ndarray, ...], costs: CostModel) -> float:
 
 @pytest.mark.parametrize("preset", PRESETS)
 @given(tied_scores(), tied_scores(), tied_scores())
-@settings(max_examples=60, deadline=None)
 def test_minimum_against_brute_force_and_the_package(
     preset: str, tar: np.ndarray, non: np.ndarray, spf: np.ndarray
 ) -> None:
@@ -77,7 +76,6 @@ def test_actual_cost_is_taken_at_the_bayes_threshold(
 
 
 @given(tied_scores(), tied_scores(), st.floats(0.05, 0.95))
-@settings(max_examples=100, deadline=None)
 def test_countermeasure_cost_is_that_of_two_classes(
     pos: np.ndarray, neg: np.ndarray, p_spoof: float
 ) -> None:
