@@ -147,14 +147,12 @@ def first_to_import(commands: list[list[str]], slow: set[str], folder: Path | No
     return shown.partition("\nIMPORTED")[2]
 
 
-def test_no_help_but_that_of_commands_that_train_imports_lightning() -> None:
-    helps = [[command, "--help"] for command in COMMANDS if command != "table"]
+def test_no_help_but_that_of_commands_that_train_imports_lightning_or_torch() -> None:
+    helps = [["--help"], *([command, "--help"] for command in COMMANDS if command != "table")]
     assert not first_to_import(helps, SLOW_TO_IMPORT)
-
-
-def test_help_of_the_corpus_commands_does_not_import_torch() -> None:
-    helps = [[command, "--help"] for command in ("simulate", "import")]
-    assert not first_to_import(helps, {"torch"})
+    light = [words for words in helps if words[0] not in ("sweep", "export")]
+    assert not first_to_import(light, {"torch", "polars", "soundfile"})
+    assert not first_to_import([["extract", "--help"]], {"scipy"})
 
 
 def test_scores_are_read_evaluated_decided_and_reported_without_torch(tmp_path: Path) -> None:
@@ -171,10 +169,6 @@ def test_scores_are_read_evaluated_decided_and_reported_without_torch(tmp_path: 
     assert not first_to_import(commands, {"torch", "matplotlib"}, tmp_path)
     assert not first_to_import([["report", "fused", "--figures", "figures"]], {"torch"}, tmp_path)
     assert (tmp_path / "figures" / "boundaries.svg").exists()
-    helps = [
-        [command, "--help"] for command in COMMANDS if command not in ("table", "sweep", "export")
-    ]
-    assert not first_to_import(helps, {"torch"})
 
 
 ON_ARRAYS = """
