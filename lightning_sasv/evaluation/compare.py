@@ -62,41 +62,38 @@ def compared_metrics() -> list[str]:
 
 
 def compare_systems(
-    ways: Mapping[str, Replicates], alpha: float = 5, metrics: Sequence[str] | None = None
+    ways: Mapping[str, Replicates], metrics: Sequence[str] | None = None
 ) -> list[Comparison]:
     """Every pair of systems in every metric that both have.
 
     Args:
         ways: Replicates of the systems by way of drawing (``trial``, ``speaker``), the same seed.
-        alpha: Per cent outside the intervals.
         metrics: Metrics to compare; by default those that the registry says.
     """
     by_trial = next(iter(ways.values()))
     return [
-        _compare(metric, first, second, ways, alpha)
+        _compare(metric, first, second, ways)
         for metric in (compared_metrics() if metrics is None else metrics)
         for first, second in combinations(by_trial, 2)
         if metric in by_trial[first] and metric in by_trial[second]
     ]
 
 
-def _compare(
-    metric: str, first: str, second: str, ways: Mapping[str, Replicates], alpha: float
-) -> Comparison:
+def _compare(metric: str, first: str, second: str, ways: Mapping[str, Replicates]) -> Comparison:
     found = {}
     difference = math.nan
     for way, systems in ways.items():
         one, other = systems[first][metric], systems[second][metric]
         difference = one.value - other.value
-        found[way] = paired_difference(one.replicates - other.replicates, alpha)
+        found[way] = paired_difference(one.replicates - other.replicates)
     lower = METRICS[metric].lower_is_better is not False
     words = verdict(first, second, difference if lower else -difference, found)
     return Comparison(metric, first, second, difference, found, words)
 
 
-def paired_difference(replicates: np.ndarray, alpha: float = 5) -> Difference:
-    """Interval and p-value of the difference in each replicate."""
-    return Difference(*percentile_interval(replicates, alpha), two_sided_p(replicates))
+def paired_difference(replicates: np.ndarray) -> Difference:
+    """95 % interval and p-value of the difference in each replicate."""
+    return Difference(*percentile_interval(replicates), two_sided_p(replicates))
 
 
 def verdict(first: str, second: str, difference: float, ways: Mapping[str, Difference]) -> str:

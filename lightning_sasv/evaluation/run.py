@@ -74,7 +74,7 @@ class EvaluationResult:
             entry: dict[str, Any] = {"metrics": metrics}
             if name in self.intervals:
                 found = self.intervals[name].items()
-                entry["intervals"] = {metric: _interval(one) for metric, one in found}
+                entry["intervals"] = {metric: one.as_dict() for metric, one in found}
             if self.groups:
                 entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
             systems[name] = entry
@@ -242,8 +242,3 @@ def _resampled(columns: Mapping[str, Any], way: str, options: Options) -> list[s
         for metric, needed in resampled(options.llrs).items()
         if set(needed) <= columns.keys() and (way == options.ci or metric in compared_metrics())
     ]
-
-
-def _interval(one: Resampled) -> dict[str, float]:
-    low, high = one.interval()
-    return {"value": one.value, "low": low, "high": high, "undefined": one.undefined}

@@ -131,8 +131,7 @@ def find_pairs(
     groups: list[tuple[list[str], Floats]] = [([], raw)]
     for name, system in systems.items():
         values = as_pair(system(scores.asv, scores.cm))
-        same = (members for members, known in groups if np.array_equal(known, values))
-        members = next(same, None)
+        members = next((m for m, known in groups if np.array_equal(known, values)), None)
         if members is None:
             groups.append(([name], values))
         else:
@@ -177,26 +176,23 @@ def stratified(labels: Codes, limit: int, seed: int = 0) -> NDArray[np.intp]:
     Classes keep their proportions, but none falls below 200 trials it has (or its equal share).
     The choice is drawn without replacement and is the same every time.
     """
-    groups = [np.flatnonzero(labels == code) for code in CLASS_ORDER]
-    if len(labels) <= limit:
-        return np.concatenate(groups)
-    floor = min(200, limit // len(groups))
-    wanted = [max(floor, round(limit * len(group) / len(labels))) for group in groups]
-    excess = sum(wanted) - limit
-    wanted[int(np.argmax(wanted))] -= max(excess, 0)
-    return _draw(groups, wanted, seed)
+    wanted = [int((labels == code).sum()) for code in CLASS_ORDER]
+    if len(labels) > limit:
+        floor = min(200, limit // len(wanted))
+        wanted = [max(floor, round(limit * size / len(labels))) for size in wanted]
+        wanted[int(np.argmax(wanted))] -= max(sum(wanted) - limit, 0)
+    return _draw(labels, wanted, seed)
 
 
 def equal_sample(labels: Codes, per_class: int, seed: int = 0) -> NDArray[np.intp]:
     """The same number of trials of every class, as far as it has them; order as ``stratified``."""
-    groups = [np.flatnonzero(labels == code) for code in CLASS_ORDER]
-    return _draw(groups, [per_class] * len(groups), seed)
+    return _draw(labels, [per_class] * len(CLASS_ORDER), seed)
 
 
-def _draw(groups: list[NDArray[np.intp]], wanted: list[int], seed: int) -> NDArray[np.intp]:
-    generator = np.random.default_rng(seed)
+def _draw(labels: Codes, wanted: list[int], seed: int) -> NDArray[np.intp]:
+    generator, groups = np.random.default_rng(seed), [labels == code for code in CLASS_ORDER]
     chosen = [
-        np.sort(generator.choice(group, size=min(count, len(group)), replace=False))
+        np.sort(generator.choice(np.flatnonzero(group), min(count, group.sum()), replace=False))
         for group, count in zip(groups, wanted, strict=True)
     ]
     return np.concatenate(chosen)
@@ -208,37 +204,27 @@ def _logit(values: Floats) -> Floats:
     return np.where(inside, np.log(safe) - np.log1p(-safe), np.nan)
 
 
-def nonlinear_boundary(x: Floats, nontarget: float, spoof: float, level: float) -> Floats:
-    """The c with ``−log[w_non e^(−a) + w_spf e^(−c)] = level`` for each a, or NaN.
-
-    c = log w_spf − log(e^(−level) − w_non e^(−a)), computed with the larger term taken out. A
-    weight of 0 on spoofs leaves no such c: that boundary is the vertical line of
-    :func:`asymptotes`.
-    """
-    if spoof <= 0:
-        return np.full_like(x, np.nan)
-    if nontarget <= 0:
-        return np.full_like(x, math.log(spoof) + level)
-    gap = x + (-level - math.log(nontarget))  # of the logs of the two terms
-    return math.log(spoof) + level - np.log(-np.expm1(-np.where(gap > 0, gap, np.nan)))
-
-
 def asymptotes(nontarget: float, spoof: float, level: float) -> tuple[float, float]:
     """Smallest a and smallest c that are accepted at all at a level; −inf for a weight of 0."""
-    return tuple(  # type: ignore[return-value]
-        math.log(weight) + level if weight > 0 else -math.inf for weight in (nontarget, spoof)
-    )
+    weights = (nontarget, spoof)
+    left, bottom = (math.log(one) + level if one > 0 else -math.inf for one in weights)
+    return left, bottom
 
 
 def _nonlinear_line(window: Window, nontarget: float, spoof: float, level: float) -> Line:
-    """The curve, with points dense near its vertical asymptote, which it is drawn up to."""
+    """Where ``−log[w_non e^(−a) + w_spf e^(−c)] = level``, drawn up to its vertical asymptote.
+
+    c = log w_spf − log(e^(−level) − w_non e^(−a)), computed with the larger term taken out; points
+    are dense near the asymptote. A weight of 0 on spoofs leaves the asymptote alone.
+    """
     (x_low, x_high), (y_low, y_high) = window
-    left, _ = asymptotes(nontarget, spoof, level)
+    left, bottom = asymptotes(nontarget, spoof, level)
     if spoof <= 0:
         return np.array([left, left]), np.array([y_low, y_high])
     start = min(max(x_low, left), x_high)
     x = start + (x_high - start) * np.linspace(0, 1, POINTS) ** 3
-    y = nonlinear_boundary(x, nontarget, spoof, level)
+    gap = np.where(x > left, x - left, np.nan)  # of the logs of the two terms
+    y = bottom - np.log(-np.expm1(-gap))
     if x_low < left < x_high:
         y[0] = 2 * y_high - y_low
     return x, y

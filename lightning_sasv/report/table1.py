@@ -85,13 +85,9 @@ def make_rows(seeds: Sequence[Metrics], systems: Sequence[str]) -> list[Row]:
     for system in systems:
         entries = [metrics[system]["eval"] for metrics in seeds]
         cells = {m.name: _cell(system, m, entries) for m in metrics_for("table1")}
-        with_interval = [m[system] for m in seeds if "ci" in m[system]]
-        extra: dict[str, Any] = {}
-        if with_interval:
-            interval = with_interval[0]["ci"]
-            extra = {"low": 100 * interval["low"], "high": 100 * interval["high"]}
-            extra["interval_seed"] = with_interval[0]["seed"]
-        rows.append(Row(system, cells, **extra))
+        found = [metrics[system] for metrics in seeds if "ci" in metrics[system]]
+        ends = [(100 * m["ci"]["low"], 100 * m["ci"]["high"], m["seed"]) for m in found]
+        rows.append(Row(system, cells, *(ends[0] if ends else ())))
     return rows
 
 
