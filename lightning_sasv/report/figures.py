@@ -45,7 +45,7 @@ def _columns(material: Material) -> Iterator[tuple[str, Floats, Axis, dict[str, 
 
 def _axis(material: Material, column: Floats, label: str) -> Axis:
     """The axis of a column of scores."""
-    return Axis(*curves.robust_range(column, material.results.scores.label), label)
+    return Axis(*planes.robust_range(column, material.results.scores.label), label)
 
 
 def distributions(material: Material) -> Figure:

@@ -14,10 +14,10 @@ from lightning_sasv.report.curves import (
     PATH_RHOS,
     costs_over_thresholds,
     histogram,
-    robust_range,
     tandem_paths,
     thin_det,
 )
+from lightning_sasv.report.planes import robust_range
 from lightning_sasv.results import Results
 from lightning_sasv.trials import TrialClass
 
