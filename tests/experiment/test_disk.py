@@ -13,34 +13,27 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.experiment import run as run_module
+from tests.helpers import failure_of
 
 SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "0", "--seeds", "1-2"]
 
 
-@pytest.fixture
-def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", ["out", "out/training", "out/seed2", "out/seed1/scores"])
+def test_a_folder_that_cannot_be_written_to_and_a_file_in_the_way_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
     def fail(*_: Any) -> None:
         raise AssertionError("a training was begun")
 
     monkeypatch.setattr(run_module, "train_stack", fail)
-
-
-def table(out: Path, *args: str) -> None:
-    main(["table", "--out", str(out), *SMALL, *args])
-
-
-@pytest.mark.usefixtures("no_training")
-@pytest.mark.parametrize("place", ["out", "out/training", "out/seed2", "out/seed1/scores"])
-def test_a_folder_that_cannot_be_written_to_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
-) -> None:
     folder = tmp_path / place
     folder.mkdir(parents=True)
     _make_read_only(folder, monkeypatch)
-    with pytest.raises(SystemExit) as ended:
-        table(tmp_path / "out")
-    assert ended.value.code == 2
-    assert f"cannot write to output directory {folder}: " in capsys.readouterr().err
+    said = failure_of(capsys, "table", "--out", tmp_path / "out", *SMALL)
+    assert f"cannot write to output directory {folder}: " in said
+    (tmp_path / "file").write_text("")
+    said = failure_of(capsys, "table", "--out", tmp_path / "file" / "out", *SMALL)
+    assert "cannot write to output directory" in said
 
 
 def _make_read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,15 +51,6 @@ def _make_read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return real(*args, dir=dir, **kwargs)
 
     monkeypatch.setattr(files.tempfile, "TemporaryFile", refuse)
-
-
-@pytest.mark.usefixtures("no_training")
-def test_a_file_in_the_way_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SystemExit) as ended:
-        table(tmp_path / "file" / "out")
-    assert ended.value.code == 2
-    assert "cannot write to output directory" in capsys.readouterr().err
 
 
 def _limit_files() -> None:
@@ -90,6 +74,6 @@ def test_a_disk_that_fills_up_meanwhile_ends_with_a_message(tmp_path: Path) -> N
     assert "Traceback" not in broken.stderr
     assert not list(tmp_path.rglob("*.tmp"))
     for out in ("out", "whole"):
-        table(tmp_path / out, "--systems", "B1")
+        main(["table", "--out", str(tmp_path / out), *SMALL, "--systems", "B1"])
     mine, theirs = ((tmp_path / out / "metrics.json").read_bytes() for out in ("out", "whole"))
     assert mine == theirs

@@ -13,6 +13,7 @@ from lightning_sasv.errors import RunError
 from lightning_sasv.experiment import launch as launch_module
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
+from tests.helpers import failure_of
 
 SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "20", "--systems", "B1,L3c"]
 
@@ -58,10 +59,8 @@ def test_mistakes_are_reported_before_anything_is_submitted(
     words: str,
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no srun there
-    with pytest.raises(SystemExit) as ended:
-        table(tmp_path / "out", *args)
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
+    out = ["table", "--out", tmp_path / "out", "--seeds", "1-3"]
+    message = failure_of(capsys, *out, *SMALL, *args)
     assert words in message
     assert message.count("\n") == 1
     assert not list(tmp_path.rglob("*_submitted.pkl"))

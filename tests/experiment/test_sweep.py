@@ -19,6 +19,7 @@ from lightning_sasv import loggers
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.sweep import Sweep, expand, read_sweep, run_offline
+from tests.helpers import failure_of
 from tests.wandb_log import read_offline_runs
 
 sweep_module = sys.modules[Sweep.__module__]
@@ -28,20 +29,20 @@ GRID: dict[str, Any] = {"method": "grid", "parameters": {"n": {"values": [1]}}}
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_wandb_accepts_the_sweep_file(repository: Path, name: str) -> None:
+def test_wandb_accepts_the_sweep_file_and_its_agent_gives_our_commands(
+    repository: Path, name: str
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from sweeps.config import schema_violations_from_proposed_config
 
-    content = yaml.safe_load((repository / "experiments" / name / "sweep.yaml").read_text())
-    assert schema_violations_from_proposed_config(content) == []
-
-
-@pytest.mark.parametrize("name", SWEEPS)
-def test_local_commands_are_those_of_the_agent(repository: Path, name: str) -> None:
-    sweep = read_sweep(repository / "experiments" / name / "sweep.yaml")
+    path = repository / "experiments" / name / "sweep.yaml"
+    assert schema_violations_from_proposed_config(yaml.safe_load(path.read_text())) == []
+    sweep = read_sweep(path)
     assert sweep.name == name
     points = sweep.points()
+    if name == "table1":  # every system and seed
+        assert len(points) == len({json.dumps(point) for point in points}) == 48
     for point in (points[0], points[-1]):
         theirs = create_sweep_command(sweep.command())
         flags = create_sweep_command_args({"args": {k: {"value": v} for k, v in point.items()}})
@@ -50,12 +51,6 @@ def test_local_commands_are_those_of_the_agent(repository: Path, name: str) -> N
             expected += {"${args}": flags["args"], "${env}": ["/usr/bin/env"]}.get(word, [word])
         assert expand(sweep.command(), point) == expected
     assert f"WANDB_RUN_GROUP={name}" in expected
-
-
-def test_grid_of_table1_is_every_system_and_seed(repository: Path) -> None:
-    points = read_sweep(repository / "experiments/table1/sweep.yaml").points()
-    assert len(points) == 48
-    assert len({json.dumps(point) for point in points}) == 48
 
 
 def test_interpreter_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,21 +65,15 @@ def small_sweep(path: Path, code: str, numbers: list[int]) -> Sweep:
     return Sweep(path, {"name": "s", "command": command} | GRID | {"parameters": parameters})
 
 
-def test_offline_run_reports_failures(tmp_path: Path) -> None:
+def test_offline_runs_that_fail(tmp_path: Path) -> None:
     code = (
         "import os, sys; sys.exit(sys.argv[1] == '--n=2' or os.environ['WANDB_RUN_GROUP'] != 's')"
     )
     assert run_offline(small_sweep(tmp_path, code, [1, 2]), tmp_path) == (2, [{"n": 2}])
     assert run_offline(small_sweep(tmp_path, code, [2, 2, 1]), tmp_path)[0] == 3
-
-
-def test_when_every_run_fails_the_rest_is_not_tried(tmp_path: Path) -> None:
     code = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch(); sys.exit(2)"
     tried, failed = run_offline(small_sweep(tmp_path, code, [1, 2, 3, 4, 5]), tmp_path)
-    assert (tried, len(failed), len(list(tmp_path.iterdir()))) == (3, 3, 3)
-
-
-def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    assert (tried, len(failed), len(list(tmp_path.iterdir()))) == (3, 3, 3)  # not the rest
     sweep = Sweep(tmp_path, GRID | {"command": ["nowhere-to-be-found", "${args}"]})
     with pytest.raises(InputError, match="cannot run 'nowhere-to-be-found'"):
         run_offline(sweep, tmp_path)
@@ -124,20 +113,20 @@ def test_runs_of_a_sweep_hold_what_is_on_disk(swept: Path) -> None:
         figures = {key.split("/")[1] for row in run.history for key in row if "figures/" in key}
         boundaries = {"boundaries"} if name == "L3c" else set()  # the sum B1 has no densities
         assert figures == {"distributions", "det"} | boundaries
-
-
-def test_wandb_finds_the_runs_to_send(swept: Path) -> None:
-    """The advice that the sweep ends with is one that the installed W&B understands."""
-    runs = sorted(str(path) for path in (swept / "runs/wandb").glob("offline-run-*"))
-    command = [sys.executable, "-m", "wandb", "sync", "--dry-run", *runs]
+    # The advice that the sweep ends with is one that the installed W&B understands.
+    places = sorted(str(path) for path in (swept / "runs/wandb").glob("offline-run-*"))
+    command = [sys.executable, "-m", "wandb", "sync", "--dry-run", *places]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(runs) == 2
+    assert len(places) == 2
 
 
 def test_online_the_sweep_goes_to_wandb_and_an_agent(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def refuse(*_: Any, **__: Any) -> str:
+        raise wandb.errors.CommError("no route to host")
+
     calls: list[Any] = []
     monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
     monkeypatch.setattr(wandb, "sweep", lambda content, project: calls.append(content) or "abc")
@@ -148,40 +137,22 @@ def test_online_the_sweep_goes_to_wandb_and_an_agent(
     assert calls[0] == yaml.safe_load(file.read_text())
     assert calls[1][1:] == ["-m", "wandb", "agent", "lightning_sasv/abc"]
     ended.returncode = 1
-    with pytest.raises(SystemExit) as failed:
-        main(["sweep", str(file)])
-    assert failed.value.code == 1
+    failure_of(capsys, "sweep", file, code=1)
+    monkeypatch.setattr(wandb, "sweep", refuse)
+    said = failure_of(capsys, "sweep", file, code=1)
+    assert "no route to host; --offline runs it here" in said
 
 
 def test_other_methods_are_for_wandb_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "sweep.yaml"
+    path, seen = tmp_path / "sweep.yaml", []
     path.write_text(yaml.safe_dump(GRID | {"method": "bayes", "command": ["x"]}))
-    seen: list[str] = []
-    monkeypatch.setattr(
-        sweep_module, "run_online", lambda sweep, project: seen.append(project) or "abc"
-    )
+    monkeypatch.setattr(sweep_module, "run_online", lambda _, project: seen.append(project) or "a")
     monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
     main(["sweep", str(path), "--project", "mine"])
     assert seen == ["mine"]
-    with pytest.raises(SystemExit):
-        main(["sweep", str(path), "--offline"])
-    assert "only method: grid" in capsys.readouterr().err
-
-
-def test_a_server_that_refuses_the_sweep(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_: Any, **__: Any) -> str:
-        raise wandb.errors.CommError("no route to host")
-
-    monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
-    monkeypatch.setattr(wandb, "sweep", refuse)
-    with pytest.raises(SystemExit) as ended:
-        main(["sweep", str(repository / "experiments/table1/sweep.yaml")])
-    assert ended.value.code == 1
-    assert "no route to host; --offline runs it here" in capsys.readouterr().err
+    assert "only method: grid" in failure_of(capsys, "sweep", path, "--offline")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from lightning_sasv.metrics.registry import metrics_for
 from lightning_sasv.models import SASVModule
 from lightning_sasv.results import read_results
 from lightning_sasv.scores import read_scores
-from tests.helpers import best_checkpoint, quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, failure_of, quiet_trainer, shared_data
 
 SMALL = ["--data.scale", "0.02", "--epochs", "2", "--replicates", "50", "--processes", "1"]
 
@@ -68,40 +68,21 @@ def test_everything_is_written(finished: Path) -> None:
             assert metrics[name]["per_seed"][str(seed)] == own[name]["eval"]
             assert ("ci" in own[name]) == (seed == 1)
         scores = read_scores(folder / "scores" / "eval.csv")
+        assert len(read_scores(finished / f"scores/seed{seed}/eval.csv")) == len(scores) > 0
         fused = read_fitted_systems(folder)["L3c"](scores.asv, scores.cm).sasv
         np.testing.assert_allclose(fused, scores.extra["sasv_L3c"], rtol=1e-12)
     for name in PAPER_SYSTEMS:
         values = [v["sasv_eer"] for v in metrics[name]["per_seed"].values()]
         assert metrics[name]["eval"]["sasv_eer"] == pytest.approx(sum(values) / 2)
         assert metrics[name]["ci"]["low"] <= values[0] <= metrics[name]["ci"]["high"]
-
-
-def test_scores_and_the_inputs_of_the_report_are_there(finished: Path) -> None:
-    for seed in (1, 2):
-        assert len(read_scores(finished / f"scores/seed{seed}/eval.csv")) > 0
     results = read_results(finished)
     assert list(results.systems) == list(PAPER_SYSTEMS)
     assert results.simulated
     assert results.table == (finished / "table.md").read_text()
 
 
-def test_every_page_says_that_the_twin_is_simulated(
-    finished: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table(finished)
-    printed = capsys.readouterr().out
-    typeset = [line for line in (finished / "table.tex").read_text().splitlines() if line[0] != "%"]
-    for text in (printed, (finished / "table.md").read_text(), "".join(typeset)):
-        assert "Simulated" in text
-    with (finished / "table.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert {row["corpus"] for row in rows} == {"twin"}
-    assert all("simulated corpus" in row["note"] for row in rows)
-    assert len(rows) == len(PAPER_SYSTEMS) * len(metrics_for("table1"))
-
-
-def test_finished_seeds_are_not_trained_again(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
+def test_finished_seeds_are_not_trained_again_and_every_page_says_simulated(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(finished)
 
@@ -111,6 +92,14 @@ def test_finished_seeds_are_not_trained_again(
     monkeypatch.setattr(run_module, "train_stack", fail)
     table(finished)
     assert files(finished) == before
+    typeset = [line for line in (finished / "table.tex").read_text().splitlines() if line[0] != "%"]
+    shown = capsys.readouterr().out, (finished / "table.md").read_text(), "".join(typeset)
+    assert all("Simulated" in text for text in shown)
+    with (finished / "table.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["corpus"] for row in rows} == {"twin"}
+    assert all("simulated corpus" in row["note"] for row in rows)
+    assert len(rows) == len(PAPER_SYSTEMS) * len(metrics_for("table1"))
 
 
 def test_only_missing_seeds_and_systems_are_computed(
@@ -158,10 +147,7 @@ def test_another_configuration_is_noticed(
     finished: Path, capsys: pytest.CaptureFixture[str], args: list[str], words: str
 ) -> None:
     before = files(finished)
-    with pytest.raises(SystemExit) as ended:
-        main(["table", "--out", str(finished), "--seeds", "1-2", *SMALL, *args])
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
+    message = failure_of(capsys, "table", "--out", finished, "--seeds", "1-2", *SMALL, *args)
     assert "another configuration" in message
     assert words in message
     assert files(finished) == before
@@ -264,10 +250,8 @@ def test_the_training_recipe_can_be_chosen(tmp_path: Path) -> None:
     chosen = checkpoint["hyper_parameters"]
     assert (chosen["lr"], chosen["weight_decay"]) == (1e-3, 0.03)
     assert tuple(chosen["class_weights"]) == (0.5, 0.5)
-    trainer, module = (
-        quiet_trainer(tmp_path),
-        SASVModule(lr=1e-3, weight_decay=0.03, class_weights=(0.5, 0.5), seeds=(1,)),
-    )
+    trainer = quiet_trainer(tmp_path)
+    module = SASVModule(lr=1e-3, weight_decay=0.03, class_weights=(0.5, 0.5), seeds=(1,))
     trainer.fit(module, SASVDataModule(scale=0.02, seeds=(1,)))
     best = torch.load(best_checkpoint(trainer), weights_only=True)
     for name, value in best["state_dict"].items():

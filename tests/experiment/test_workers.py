@@ -38,14 +38,12 @@ def test_two_processes_give_the_bits_of_one(tmp_path: Path) -> None:
     assert len(groups) == 2
 
 
-@pytest.mark.parametrize(
-    ("pieces", "wanted", "threads", "number"), [(2, 1, 1, 1), (2, 8, 1, 2), (0, None, 1, 1)]
-)
-def test_number_of_processes(pieces: int, wanted: int | None, threads: int, number: int) -> None:
-    assert usable_processes(pieces, wanted, threads) == number
-
-
 def test_number_of_processes_follows_cores_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert usable_processes(2, 1, 1) == 1
+    assert usable_processes(2, 8, 1) == 2
+    assert usable_processes(0, None, 1) == 1
+    with pytest.raises(InputError, match="--processes must be at least 1, got 0"):
+        usable_processes(2, 0, 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert usable_processes(9, None, 1) == 4
@@ -54,11 +52,6 @@ def test_number_of_processes_follows_cores_and_threads(monkeypatch: pytest.Monke
     assert usable_processes(9, None, 64) == 1
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert usable_processes(9, None, 1) == 1
-
-
-def test_no_processes() -> None:
-    with pytest.raises(InputError, match="--processes must be at least 1, got 0"):
-        usable_processes(2, 0, 1)
 
 
 def no_preparation() -> None:
