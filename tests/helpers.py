@@ -24,25 +24,24 @@ def shared_data(corpus: Corpus, **kwargs: Any) -> SASVDataModule:
     return data
 
 
-def quiet_trainer(folder: Path, epochs: int = 2, best: bool = True, **kwargs: Any) -> pl.Trainer:
-    """Trainer as that of ``fit``, without a progress bar, which ends with the best epoch or not."""
-    callbacks = [
-        *([KeepBest()] if best else []),
-        SaveLast(),
-        FitFusion(),
-        WriteResults(),
-        *kwargs.pop("callbacks", []),
-    ]
+def plain_trainer(epochs: int, callbacks: list[pl.Callback], **kwargs: Any) -> pl.Trainer:
+    """Trainer on the CPU with these callbacks alone, without logger and progress bar."""
     settings = {
-        "logger": CSVLogger(folder, name="run"),
+        "logger": False,
         "accelerator": "cpu",
         "num_sanity_val_steps": 0,
-        "use_distributed_sampler": False,
         "enable_progress_bar": False,
         "enable_model_summary": False,
         "deterministic": True,
     }
     return pl.Trainer(max_epochs=epochs, callbacks=callbacks, **(settings | kwargs))
+
+
+def quiet_trainer(folder: Path, epochs: int = 2, best: bool = True, **kwargs: Any) -> pl.Trainer:
+    """Trainer as that of ``fit``, which ends with the best epoch or not."""
+    callbacks = [SaveLast(), FitFusion(), WriteResults(), *kwargs.pop("callbacks", [])]
+    kwargs = {"logger": CSVLogger(folder, name="run"), "use_distributed_sampler": False} | kwargs
+    return plain_trainer(epochs, [KeepBest(), *callbacks] if best else callbacks, **kwargs)
 
 
 def best_checkpoint(trainer: pl.Trainer) -> Path:

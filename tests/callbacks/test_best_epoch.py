@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from lightning_sasv.callbacks import KeepBest
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.models import SASVModule
-from tests.helpers import best_checkpoint, quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, plain_trainer, quiet_trainer, shared_data
 
 
 class Scripted(SASVModule):
@@ -52,16 +51,7 @@ def test_checkpoint_of_one_seed(name: str, twin: Corpus, tmp_path: Path) -> None
 def test_each_of_several_seeds_keeps_its_own(twin: Corpus) -> None:
     scripts, epochs = zip(*CASES.values(), strict=True)
     module, best = Scripted(list(scripts)), KeepBest(save=False)
-    trainer = pl.Trainer(
-        max_epochs=4,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        num_sanity_val_steps=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[best],
-    )
+    trainer = plain_trainer(4, [best], enable_checkpointing=False)
     trainer.fit(module, shared_data(twin, seeds=module.seeds))
     assert best.epoch.tolist() == list(epochs)
     for copy, epoch in enumerate(epochs):

@@ -21,7 +21,7 @@ from lightning_sasv.fusion import build_system
 from lightning_sasv.metrics.functional import sasv_eers
 from lightning_sasv.models import SASVModule
 from lightning_sasv.scores import read_scores
-from tests.helpers import best_checkpoint, quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, plain_trainer, quiet_trainer, shared_data
 
 SYSTEMS = ("L3c", "B1")
 
@@ -71,15 +71,7 @@ def test_monitored_value_comes_from_the_callback(twin: Corpus, tmp_path: Path, p
     monitor = ModelCheckpoint(tmp_path, "x-{epoch}", monitor="val/B1/sasv_eer", save_top_k=-1)
     callbacks: list[pl.Callback] = [FitFusion(), Note()]
     callbacks.insert(place, monitor)
-    trainer = pl.Trainer(
-        max_epochs=3,
-        accelerator="cpu",
-        logger=False,
-        num_sanity_val_steps=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=callbacks,
-    )
+    trainer = plain_trainer(3, callbacks)
     trainer.fit(SASVModule(systems=SYSTEMS), shared_data(twin))
     assert [float(value) for value in monitor.best_k_models.values()] == seen
     assert len(set(seen)) > 1, "the same value in every epoch: the test shows nothing"

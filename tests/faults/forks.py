@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,14 @@ def running(folder: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
         if is_there(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
+    """Wait until a running command has written a file."""
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(pattern)) and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.1)
 
 
 def is_there(group: int) -> bool:

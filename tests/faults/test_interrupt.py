@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lightning_sasv.commands.train import base_config
-from tests.faults.forks import is_there, running
+from tests.faults.forks import is_there, running, wait_for
 
 CONFIG = str(base_config().parent / "B1.yaml")
 CASES = {
@@ -30,10 +30,7 @@ CASES = {
 def test_interrupt(case: str, tmp_path: Path) -> None:
     args, begun, advice = CASES[case]
     with running(tmp_path, *args) as process:
-        deadline = time.monotonic() + 120
-        while not list(tmp_path.glob(begun)) and time.monotonic() < deadline:
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.1)
+        wait_for(process, tmp_path, begun)
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
         _, message = process.communicate(timeout=60)

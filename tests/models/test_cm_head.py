@@ -31,11 +31,8 @@ def plain_copy(head: CMHead, copy: int = 0) -> nn.Sequential:
         ((128, 64), 160 * 128 + 128 + 8_256 + 128),
     ],
 )
-def test_number_of_parameters(widths: tuple[int, ...], count: int) -> None:
+def test_number_of_parameters_and_default(widths: tuple[int, ...], count: int) -> None:
     assert sum(p.numel() for p in CMHead(hidden_dims=widths).parameters()) == count
-
-
-def test_default_is_the_design() -> None:
     head = CMHead()
     assert (head.in_dim, head.hidden_dims, head.negative_slope) == (160, (258, 128, 64), 0.3)
 
@@ -71,10 +68,9 @@ def test_initialisation_follows_the_seed_alone() -> None:
 
 
 def test_initialisation_has_the_spread_of_linear_layers() -> None:
-    head, linear = CMHead(seeds=range(50)), nn.Linear(160, 258)
-    bound = 160**-0.5
+    head, bound = CMHead(seeds=range(50)), 160**-0.5
     for name in ("weight_0", "bias_0"):
         values = head.get_parameter(name).detach()
         assert values.abs().max() <= bound
         assert float(values.std()) == pytest.approx(bound / 3**0.5, rel=0.02)
-    assert linear.weight.abs().max() <= bound
+    assert nn.Linear(160, 258).weight.abs().max() <= bound

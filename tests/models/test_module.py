@@ -59,43 +59,36 @@ def test_training_is_the_plain_recipe(twin: Corpus, tmp_path: Path) -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
 
 
+def train(twin: Corpus, folder: Path, epochs: int, *seeds: int, **kwargs: Any) -> SASVModule:
+    """A module after so many epochs."""
+    module, data = SASVModule(seeds=seeds), shared_data(twin, seeds=seeds, **kwargs.pop("data", {}))
+    trainer = quiet_trainer(folder, epochs=epochs, best=False, **kwargs)
+    trainer.fit(module, data)
+    assert trainer.global_step == epochs * -(-len(twin.train.utterances) // 24)
+    return module
+
+
 def test_same_seed_same_bits(twin: Corpus, tmp_path: Path) -> None:
     runs = []
     for run, seed in enumerate((1986, 1986, 1987)):
         pl.seed_everything(run)  # the global state plays no part
-        module = SASVModule(seeds=(seed,))
-        quiet_trainer(tmp_path / str(run), epochs=2, best=False).fit(
-            module, shared_data(twin, seeds=(seed,))
-        )
-        runs.append(weights(module))
+        runs.append(weights(train(twin, tmp_path / str(run), 2, seed)))
     assert same(runs[0], runs[1])
     assert not same(runs[0], runs[2])
 
 
 def test_inner_steps_do_not_change_the_result(twin: Corpus, tmp_path: Path) -> None:
-    runs = []
-    for steps in (1, 32):
-        module = SASVModule()
-        trainer = quiet_trainer(tmp_path / str(steps), epochs=1, best=False)
-        trainer.fit(module, shared_data(twin, steps_per_block=steps))
-        assert trainer.global_step == -(-len(twin.train.utterances) // 24)
-        runs.append(weights(module))
-    assert same(*runs)
+    runs = [train(twin, tmp_path / str(n), 1, 1986, data={"steps_per_block": n}) for n in (1, 32)]
+    assert same(*map(weights, runs))
 
 
 def test_stacked_seeds_are_separate_runs(twin: Corpus, tmp_path: Path) -> None:
     seeds = (11, 12, 13)
-    together = SASVModule(seeds=seeds)
-    trainer = quiet_trainer(tmp_path / "all", epochs=10, precision="64-true", best=False)
-    trainer.fit(together, shared_data(twin, seeds=seeds))
+    together = weights(train(twin, tmp_path / "all", 10, *seeds, precision="64-true"))
     for copy, seed in enumerate(seeds):
-        alone = SASVModule(seeds=(seed,))
-        trainer = quiet_trainer(tmp_path / str(seed), epochs=10, precision="64-true", best=False)
-        trainer.fit(alone, shared_data(twin, seeds=(seed,)))
-        assert trainer.global_step >= 300
-        for name, value in alone.head.state_dict().items():
-            mine = together.head.state_dict()[name][copy : copy + 1]
-            torch.testing.assert_close(mine, value, rtol=0, atol=1e-9)
+        alone = train(twin, tmp_path / str(seed), 10, seed, precision="64-true")
+        for name, value in weights(alone).items():
+            torch.testing.assert_close(together[name][copy : copy + 1], value, rtol=0, atol=1e-9)
 
 
 class KilledError(Exception):
