@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from lightning_sasv.cli import COMMANDS, command_function
-from lightning_sasv.evaluation import fuse
 from lightning_sasv.scores import write_scores
 from tests.scores.samples import toy_scores
 
@@ -155,18 +154,31 @@ def test_no_help_but_that_of_commands_that_train_imports_lightning_or_torch() ->
     assert not first_to_import([["extract", "--help"]], {"scipy"})
 
 
-def test_scores_are_read_evaluated_decided_and_reported_without_torch(tmp_path: Path) -> None:
+WITHOUT_LIGHTNING = """
+simulate --out twin --scale 0.005
+import twin --out stores
+fuse --dev dev.csv --eval dev.csv --systems B1,L3c,L3t,M3,J3 --out fused
+export --fitted fused --system L3t --out bundle --dev dev.csv
+"""
+WITHOUT_TORCH = """
+convert dev.csv --to parquet --out dev.parquet
+evaluate dev.csv dev.parquet --by attack --ci speaker --replicates 3 --llrs --json out.json
+decide dev.csv --fitted fused --compare
+report fused
+"""
+
+
+def test_commands_that_train_nothing_run_without_lightning_or_torch(tmp_path: Path) -> None:
     write_scores(tmp_path / "dev.csv", toy_scores(300))
-    file = str(tmp_path / "dev.csv")
-    fuse(dev=file, eval=file, systems="B1,L3c,L3t,M3,J3", out=str(tmp_path / "fused"))
-    lines = """
-        convert dev.csv --to parquet --out dev.parquet
-        evaluate dev.csv dev.parquet --by attack --ci speaker --replicates 3 --llrs --json out.json
-        decide dev.csv --fitted fused --compare
-        report fused
-    """
-    commands = [line.split() for line in lines.strip().splitlines()]
-    assert not first_to_import(commands, {"torch", "matplotlib"}, tmp_path)
+    some, more = (
+        [line.split() for line in lines.strip().splitlines()]
+        for lines in (WITHOUT_LIGHTNING, WITHOUT_TORCH)
+    )
+    others = {"table", "sweep", "extract", "download"}  # train, need weights, or the network
+    assert {words[0] for words in some + more} == COMMANDS.keys() - others
+    assert not first_to_import(some, SLOW_TO_IMPORT, tmp_path)
+    assert (tmp_path / "bundle").is_dir()
+    assert not first_to_import(more, SLOW_TO_IMPORT | {"torch", "matplotlib"}, tmp_path)
     assert not first_to_import([["report", "fused", "--figures", "figures"]], {"torch"}, tmp_path)
     assert (tmp_path / "figures" / "boundaries.svg").exists()
 
@@ -231,25 +243,6 @@ def test_a_command_is_a_few_lines_over_a_public_function_with_its_parameters(com
         if isinstance(node, ast.FunctionDef) and node.name == function:
             first = node.body[1] if ast.get_docstring(node) else node.body[0]
             assert (node.end_lineno or 0) - first.lineno < 40
-
-
-def test_commands_that_train_nothing_run_without_lightning(tmp_path: Path) -> None:
-    write_scores(tmp_path / "dev.csv", toy_scores(300))
-    lines = """
-        simulate --out twin --scale 0.005
-        import twin --out stores
-        convert dev.csv --to parquet --out dev.parquet
-        evaluate dev.csv
-        fuse --dev dev.csv --eval dev.csv --systems B1,L3t --out fused
-        decide dev.csv --fitted fused --system L3t --costs equal
-        report fused
-        export --fitted fused --system L3t --out bundle --dev dev.csv
-    """
-    commands = [line.split() for line in lines.strip().splitlines()]
-    others = {"table", "sweep", "extract", "download"}  # train, need weights, or the network
-    assert {words[0] for words in commands} == COMMANDS.keys() - others
-    assert not first_to_import(commands, SLOW_TO_IMPORT, tmp_path)
-    assert (tmp_path / "bundle").is_dir()
 
 
 def test_the_page_on_architecture_names_what_is_there(repository: Path) -> None:

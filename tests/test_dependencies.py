@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 
+def plain(requirement: str) -> str:
+    return re.split(r"[\[<>=~ ]", requirement)[0].lower().replace("_", "-")
+
+
 def test_every_dependency_is_documented(repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["audio"], *extras["report"], *extras["slurm"]]
-    names = {re.split(r"[\[<>=~ ]", text)[0].lower() for text in wanted}
+    names = set(map(plain, wanted))
     rows = (repository / "docs" / "dependencies.md").read_text().splitlines()
     documented = {row.split("|")[1].strip().lower() for row in rows if row.startswith("| ")}
     assert names <= documented
@@ -23,12 +27,9 @@ def test_every_dependency_is_documented(repository: Path) -> None:
 def test_constraints_pin_every_dependency(repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     extras = [text for group in project["optional-dependencies"].values() for text in group]
-    wanted = {
-        re.split(r"[\[<>=~ ]", text)[0].lower().replace("_", "-")
-        for text in [*project["dependencies"], *extras]
-    }
+    wanted = set(map(plain, [*project["dependencies"], *extras]))
     lines = (repository / "constraints.txt").read_text().splitlines()
-    pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
+    pinned = {plain(line) for line in lines if "==" in line}
     assert wanted <= pinned
     assert "torch==2.13.0" in lines
 

@@ -106,9 +106,8 @@ def test_intervals_are_those_of_the_metrics_module(table: ScoreTable, way: str) 
     columns = [table.text(name) for name in WAYS[way]]
     clusters = None if not columns else columns[0] if len(columns) == 1 else tuple(columns)
     for name, scores in gather({"eval": table}).columns.items():
-        wanted = bootstrap(
-            list(found.intervals[name]), scores, table.labels(), clusters, 25, seed=3
-        )
+        metrics = list(found.intervals[name])
+        wanted = bootstrap(metrics, scores, table.labels(), clusters, 25, seed=3)
         assert wanted
         for metric, one in wanted.items():
             got = found.intervals[name][metric]
@@ -122,19 +121,12 @@ def test_comparison_is_a_paired_bootstrap(table: ScoreTable) -> None:
     result = evaluate_tables({"eval": table}, options)
     speakers = {"trial": None, "speaker": table.text("speaker")}
     pairs = {(one.metric, one.first, one.second) for one in result.comparisons}
+    scores = table.numbers("sasv_A"), table.numbers("sasv_B")
     wanted = ("sasv_eer", "sv_eer", "spf_eer", "cllr", "min_a_dcf")
     assert pairs == {(metric, "A", "B") for metric in wanted}
     for one in result.comparisons:
         for way, clusters in speakers.items():
-            judge = paired_bootstrap(
-                one.metric,
-                table.numbers("sasv_A"),
-                table.numbers("sasv_B"),
-                table.labels(),
-                clusters,
-                40,
-                seed=5,
-            )
+            judge = paired_bootstrap(one.metric, *scores, table.labels(), clusters, 40, seed=5)
             assert one.difference == judge.difference
             found = one.ways[way]
             assert (found.low, found.high, found.p_value) == (judge.low, judge.high, judge.p_value)
@@ -167,12 +159,8 @@ def test_verdict(difference: float, ways: dict[str, Difference], words: str) -> 
 def test_breakdown_by_any_column(table: ScoreTable) -> None:
     result = evaluate_tables({"eval": table}, Options(by=("attack", "speaker")))
     for column in ("attack", "speaker"):
-        expected = by_group(
-            table.text(column),
-            table.labels(),
-            sasv=table.numbers("sasv_A"),
-            attacks=column == "attack",
-        )
+        fused, attacks = table.numbers("sasv_A"), column == "attack"
+        expected = by_group(table.text(column), table.labels(), sasv=fused, attacks=attacks)
         assert list(result.groups[column]["A"]) == list(expected)
         for group, values in expected.items():
             assert result.groups[column]["A"][group] == pytest.approx(values, nan_ok=True)
@@ -202,7 +190,6 @@ def test_bad_options(table: ScoreTable) -> None:
 
 
 def test_names_of_files(tmp_path: Path) -> None:
-    assert names_of_files(["a/x.csv"]) == {"x": "a/x.csv"}
     assert names_of_files(["a/x.csv", "b/y.txt"]) == {"x": "a/x.csv", "y": "b/y.txt"}
     assert list(names_of_files(["r/a/x.csv", "r/b/x.csv"])) == ["a/x", "b/x"]
     assert list(names_of_files(["x.csv", "x.csv"])) == ["x", "x#2"]

@@ -25,17 +25,18 @@ from lightning_sasv.scores import ScoreTable, read_scores, read_table, write_sco
 from tests.scores.samples import toy_scores
 
 NAMES = ["B1", "L3", "L3t"]
+Pair = tuple[ScoreTable, ScoreTable]
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[ScoreTable, ScoreTable]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     folder = tmp_path_factory.mktemp("toy")
     for split, seed in (("dev", 0), ("eval", 1)):
         write_scores(folder / f"{split}.csv", toy_scores(seed=seed))
     return read_table(folder / "dev.csv"), read_table(folder / "eval.csv")
 
 
-def test_nothing_is_fitted_on_eval(pair: tuple[ScoreTable, ScoreTable]) -> None:
+def test_nothing_is_fitted_on_eval(pair: Pair) -> None:
     dev, evaluation = pair
     wrong = np.random.default_rng(0).permutation(len(evaluation))
     shuffled = evaluation.frame.with_columns(evaluation.frame["label"][wrong])
@@ -58,7 +59,7 @@ def test_nothing_is_fitted_on_eval(pair: tuple[ScoreTable, ScoreTable]) -> None:
     assert "eval" not in results[2].metrics["L3"]
 
 
-def test_folder_of_results(pair: tuple[ScoreTable, ScoreTable], tmp_path: Path) -> None:
+def test_folder_of_results(pair: Pair, tmp_path: Path) -> None:
     results = fuse_tables(*pair, NAMES, "toy", Settings())
     write_results(tmp_path, results)
     metrics = read_metrics(tmp_path / "metrics.json")
@@ -76,13 +77,13 @@ def test_folder_of_results(pair: tuple[ScoreTable, ScoreTable], tmp_path: Path) 
     assert list(read_fitted_systems(tmp_path)) == ["L3"]
 
 
-def test_fused_scores_of_an_earlier_run_are_replaced(pair: tuple[ScoreTable, ScoreTable]) -> None:
+def test_fused_scores_of_an_earlier_run_are_replaced(pair: Pair) -> None:
     once = fuse_tables(*pair, ["B1", "L3"], "toy", Settings())
     again = fuse_tables(once.tables["dev"], once.tables["eval"], ["L3"], "toy", Settings())
     assert again.tables["eval"].score_columns == ["asv_score", "cm_score", "sasv_L3"]
 
 
-def test_tables_that_cannot_be_fused(pair: tuple[ScoreTable, ScoreTable]) -> None:
+def test_tables_that_cannot_be_fused(pair: Pair) -> None:
     dev, evaluation = pair
     with pytest.raises(InputError, match=r"dev.csv, line 1: no column 'label' .*fusing \(--dev\)"):
         fuse_tables(replace(dev, frame=dev.frame.drop("label")), evaluation, NAMES, "", Settings())
@@ -94,6 +95,11 @@ def test_tables_that_cannot_be_fused(pair: tuple[ScoreTable, ScoreTable]) -> Non
         fuse_tables(bonafide, evaluation, NAMES, "toy", Settings())
 
 
+@pytest.fixture(scope="module")
+def system(pair: Pair) -> FusionSystem:
+    return fuse_tables(*pair, ["L3"], "toy", Settings()).systems["L3"]
+
+
 def bayes_result(table: ScoreTable, system: FusionSystem, costs: CostModel) -> PolicyResult:
     return decide_trials(table, {"L3": system}, costs).results["L3"]["bayes"]
 
@@ -101,10 +107,9 @@ def bayes_result(table: ScoreTable, system: FusionSystem, costs: CostModel) -> P
 @pytest.mark.parametrize("policy", ["bayes", "linear", "utility"])
 @pytest.mark.parametrize("costs", [*PRESETS.values(), CostModel(c_fa_spoof=0), CostModel(c_miss=0)])
 def test_decisions_say_why(
-    pair: tuple[ScoreTable, ScoreTable], policy: str, costs: CostModel, tmp_path: Path
+    pair: Pair, system: FusionSystem, policy: str, costs: CostModel, tmp_path: Path
 ) -> None:
-    dev, evaluation = pair
-    system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
+    evaluation = pair[1]
     decisions = decide_trials(evaluation, {"L3": system}, costs, policy)
     result = decisions.results["L3"][policy]
     fused = system(evaluation.numbers("asv_score"), evaluation.numbers("cm_score"))
@@ -125,9 +130,8 @@ def test_decisions_say_why(
     assert result.accepted == pytest.approx(float(judge.accepted))
 
 
-def test_reason_is_the_class_that_weighs_more(pair: tuple[ScoreTable, ScoreTable]) -> None:
-    dev, evaluation = pair
-    system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
+def test_reason_is_the_class_that_weighs_more(pair: Pair, system: FusionSystem) -> None:
+    evaluation = pair[1]
     frame = decide_trials(evaluation, {"L3": system}, PRESETS["a-dcf1"]).frame
     rejected = frame.filter(pl.col("decision") == "reject")
     spoof = 2 * np.exp(-rejected["cm_llr"].to_numpy())
@@ -135,9 +139,8 @@ def test_reason_is_the_class_that_weighs_more(pair: tuple[ScoreTable, ScoreTable
     np.testing.assert_array_equal(rejected["reason"] == "spoof", spoof > nontarget)
 
 
-def test_expected_cost_at_priors_weights_classes(pair: tuple[ScoreTable, ScoreTable]) -> None:
-    dev, evaluation = pair
-    system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
+def test_expected_cost_at_priors_weights_classes(pair: Pair, system: FusionSystem) -> None:
+    evaluation = pair[1]
     balanced = bayes_result(evaluation, system, PRESETS["equal"])
     assert balanced.expected_at_priors == pytest.approx(balanced.expected)  # 200 of each class
     unlabelled = replace(evaluation, frame=evaluation.frame.drop("label"))
@@ -148,10 +151,9 @@ def test_expected_cost_at_priors_weights_classes(pair: tuple[ScoreTable, ScoreTa
 
 
 def test_trials_of_two_classes_are_decided_where_the_costs_need_no_third(
-    pair: tuple[ScoreTable, ScoreTable],
+    pair: Pair, system: FusionSystem
 ) -> None:
-    dev, evaluation = pair
-    system = fuse_tables(dev, evaluation, ["L3"], "toy", Settings()).systems["L3"]
+    evaluation = pair[1]
     bonafide = evaluation.take(np.flatnonzero(evaluation.labels() != 0))
     plain = CostModel(1.0, 2.0, 9.0, 0.4, 0.6, 0.0)
     result = bayes_result(bonafide, system, plain)
@@ -169,7 +171,7 @@ def test_trials_of_two_classes_are_decided_where_the_costs_need_no_third(
         bayes_result(bonafide, system, PRESETS["a-dcf1"])
 
 
-def test_choice_of_the_system(pair: tuple[ScoreTable, ScoreTable]) -> None:
+def test_choice_of_the_system(pair: Pair) -> None:
     systems = fuse_tables(*pair, [*NAMES, "B1c"], "toy", Settings()).systems
     assert choose_system(systems, None) == "L3t"
     assert choose_system({"B1": systems["B1"], "B1c": systems["B1c"]}, None) == "B1c"
@@ -183,7 +185,7 @@ def test_choice_of_the_system(pair: tuple[ScoreTable, ScoreTable]) -> None:
     assert {n for n in SYSTEMS if not build_system(n).gives_llrs} == {"B1", "B1v2", "Post"}
 
 
-def test_comparison_of_policies(pair: tuple[ScoreTable, ScoreTable]) -> None:
+def test_comparison_of_policies(pair: Pair) -> None:
     results = fuse_tables(*pair, ["L3", "L3t"], "toy", Settings())
     found = decide_trials(pair[1], results.systems, PRESETS["asvspoof5"], compare=True).results
     assert list(found) == ["L3", "L3t"]
@@ -193,9 +195,7 @@ def test_comparison_of_policies(pair: tuple[ScoreTable, ScoreTable]) -> None:
         assert all(math.isfinite(p.expected) for p in policies.values())
 
 
-def test_functions_do_what_the_commands_do(
-    pair: tuple[ScoreTable, ScoreTable], tmp_path: Path
-) -> None:
+def test_functions_do_what_the_commands_do(pair: Pair, tmp_path: Path) -> None:
     dev, file = (str(table.path) for table in pair)
     said: list[str] = []
     fused = fuse(dev=dev, eval=file, systems="L3", out=str(tmp_path / "out"), tell=said.extend)

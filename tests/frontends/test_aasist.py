@@ -23,7 +23,6 @@ from lightning_sasv.frontends.aasist_encoder import (
     in_pieces,
 )
 from lightning_sasv.frontends.audio import read_audio
-from tests.frontends.toys import save_changed
 
 Golden = dict[str, np.ndarray]
 
@@ -37,12 +36,6 @@ def test_embeddings_and_logits_agree_with_the_published_implementation(
         np.testing.assert_allclose(ours.numpy(), golden_aasist[theirs], rtol=0, atol=1e-4)
         exact = golden_aasist[f"{theirs}_f64"]
         np.testing.assert_allclose(ours.numpy(), exact, rtol=0, atol=1e-4)
-
-
-def test_the_checkpoint_is_the_one_of_the_golden_values(
-    aasist: AASIST, golden_aasist: Golden
-) -> None:
-    assert aasist.weights == {"AASIST.pth": str(golden_aasist["weights_sha256"])}
 
 
 def test_in_float64_the_agreement_is_exact(
@@ -93,7 +86,8 @@ def test_the_smaller_variant(
     assert roc_auc_score(golden_aasist["attack"][1::2] == "-", score) > 0.9
 
 
-def test_number_of_parameters_is_the_published_one(aasist: AASIST) -> None:
+def test_the_checkpoint_is_the_published_one(aasist: AASIST, golden_aasist: Golden) -> None:
+    assert aasist.weights == {"AASIST.pth": str(golden_aasist["weights_sha256"])}
     assert sum(p.numel() for p in aasist.parameters()) == 297_866
     assert len(aasist.state_dict()) == 229
 
@@ -159,24 +153,6 @@ def test_the_first_norm_of_a_block_has_no_effect(weights: Path, recordings: list
     )
     original = AASIST.from_checkpoint(weights / "AASIST.pth")
     assert torch.equal(changed.eval().embed(recordings[:1]), original.embed(recordings[:1]))
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"pool_T.proj.bias": None}, r"1 missing, first: pool_T.proj.bias"),
-        ({"pos_S": None}, r"1 missing, first: pos_S"),
-        ({"head.weight": torch.zeros(3)}, r"1 not known, first: head.weight"),
-        ({"out_layer.weight": torch.zeros(2, 161)}, r"shape \(2, 161\) where \(2, 160\) was expec"),
-        ({"out_layer.bias": torch.full((2,), torch.nan)}, r"out_layer.bias holds NaN"),
-        ({"pos_S": torch.zeros(1, 23, 48)}, r"neither AASIST nor AASIST-L: pos_S has shape \(1, 2"),
-        ({"epoch": 3}, r"entry 'epoch' is not a tensor but int"),
-    ],
-)
-def test_a_checkpoint_that_does_not_fit(tmp_path: Path, change: dict[str, Any], says: str) -> None:
-    save_changed(tmp_path / "broken.pth", AASIST(), change)
-    with pytest.raises(InputError, match=says):
-        AASIST.from_checkpoint(tmp_path / "broken.pth")
 
 
 def test_without_a_path_the_cache_is_looked_into(

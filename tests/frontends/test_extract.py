@@ -112,13 +112,6 @@ def test_strict_makes_a_failure_an_error_and_keeps_the_rest(
     assert len(done.store) == 10
 
 
-def test_all_broken(audio: AudioFolder, tmp_path: Path) -> None:
-    names = [Utterance("gone", "gone")]
-    done = extract(Moments(), names, audio.find, tmp_path / "x.safetensors", CPU)
-    assert done.store is None
-    assert not (tmp_path / "x.safetensors").exists()
-
-
 class Picky(Moments):
     """Fails on one recording, and gives NaN for another."""
 

@@ -141,6 +141,7 @@ def test_nothing_could_be_embedded(tmp_path: Path, capsys: pytest.CaptureFixture
     words = ("--audio", tmp_path, "--protocol", tmp_path / "list.txt", "--out", tmp_path / "out")
     message = fails(capsys, *words, "--only", "cm", "--cm", CM)
     assert "none of the recordings could be embedded" in message
+    assert not list((tmp_path / "out").glob("*.safetensors"))
 
 
 @pytest.mark.parametrize(

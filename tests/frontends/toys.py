@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import soundfile
@@ -62,12 +61,6 @@ class Trained(torch.nn.Module):
     def embed(self, waveforms: Waveforms) -> Tensor:
         rows = [torch.as_tensor(row).abs().mean() for row in waveforms]
         return (self.scale * torch.stack(rows))[:, None]
-
-
-def save_changed(path: Path, network: torch.nn.Module, change: dict[str, Any]) -> None:
-    """Save the state of a network with some entries changed, or taken out by None."""
-    state = network.state_dict() | change
-    torch.save({name: value for name, value in state.items() if value is not None}, path)
 
 
 def write_tone(path: Path, frequency: float, seconds: float = 0.6) -> None:
