@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
 
-import numpy as np
 import pytest
 import torch
 
@@ -48,6 +46,7 @@ def test_bad_development_trials_are_errors_that_name_the_argument(name, wrong, m
     [
         ({"rule": "product"}, "unknown rule 'product'"),
         ({"calibration": "platt"}, "unknown calibration 'platt'"),
+        ({"density": "laplace"}, "unknown density 'laplace'; expected one of gaussian"),
         ({"rho": 1.5}, r"rho must lie in \[0, 1\], got 1.5"),
         ({"rho": -0.1, "rule": "nonlinear"}, r"rho must lie in \[0, 1\], got -0.1"),
         ({"rho": math.nan}, r"rho must lie in \[0, 1\], got nan"),
@@ -59,7 +58,12 @@ def test_bad_development_trials_are_errors_that_name_the_argument(name, wrong, m
         ({"components": 2.5}, "components must be at least 1 and whole, got 2.5"),
         ({"components": 10**9}, "components must be at most 1000, got 1000000000"),
         ({"penalty": "none"}, "penalty must be a number, got 'none'"),
+        ({"penalty": -1.0}, "penalty must be finite and at least 0, got -1"),
+        ({"penalty": math.nan}, "penalty must be finite"),
         ({"effective_prior": None}, "effective_prior must be a number, got None"),
+        ({"effective_prior": 0.0}, r"effective_prior must lie in \(0, 1\), got 0"),
+        ({"effective_prior": 1.0}, r"effective_prior must lie in \(0, 1\), got 1"),
+        ({"cm_positives": "spoof"}, "cm_positives .* got 'spoof'"),
         ({"costs": "free"}, "unknown cost model 'free'"),
         ({"costs": {"c_miss": -1.0}}, "c_miss must be a finite cost of at least 0, got -1"),
         ({"costs": {"c_mis": 1.0}}, "unknown fields .'c_mis'."),
@@ -79,29 +83,3 @@ def test_unknown_settings_and_bad_scores_to_fuse_are_errors(trials):
             build_system("L3", **{setting: 2})
     with pytest.raises(InputError, match="cm must be finite"):
         build_system("L3").fit(*(part[:600] for part in trials))([0.1], [math.nan])
-
-
-def test_labels_may_be_words(trials):
-    asv, cm, labels = (part[:300] for part in trials)
-    words = [["spoof", "target", "nontarget"][code] for code in labels]
-    by_word = build_system("L3c").fit(asv, cm, words).state_dict()
-    by_code = build_system("L3c").fit(asv, cm, labels).state_dict()
-    assert all(torch.equal(by_word[name], by_code[name]) for name in by_code)
-
-
-def test_arrays_of_every_make_are_taken(trials):
-    """Read-only, reversed, foreign byte order, small and unsigned types: no error, no warning."""
-    asv, cm, labels = (part[:300].numpy() for part in trials)
-    expected = build_system("L3c").fit(asv, cm, labels).state_dict()
-    frozen = asv.copy()
-    frozen.flags.writeable = False
-    makes = [
-        (frozen, cm[::-1].copy()[::-1], labels.astype(np.uint8)),
-        (asv.astype(">f8"), cm.astype(np.longdouble), labels.astype(">u4")),
-        (list(asv), tuple(cm), list(labels)),
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for make in makes:
-            state = build_system("L3c").fit(*make).state_dict()
-            assert all(torch.equal(state[name], expected[name]) for name in expected)

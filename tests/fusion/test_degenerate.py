@@ -30,16 +30,13 @@ def test_degenerate_classes_give_finite_llrs(density, kind):
     asv = torch.randn(30, generator=generator, dtype=torch.float64)
     cm = torch.randn(30, generator=generator, dtype=torch.float64)
     labels = torch.arange(30) % 3
-    if kind == "one cm value per class":
-        cm = labels.double()
-    elif kind == "two trials":
-        asv, cm, labels = asv[:6], cm[:6], labels[:6]
-    elif kind == "one trial":
-        asv, cm, labels = asv[:3], cm[:3], labels[:3]
-    elif kind == "collinear":
-        cm = 2 * asv - 1
-    else:
-        asv, cm = 1e8 + 1e8 * asv, 1e-8 * cm
+    asv, cm, labels = {
+        "one cm value per class": (asv, labels.double(), labels),
+        "two trials": (asv[:6], cm[:6], labels[:6]),
+        "one trial": (asv[:3], cm[:3], labels[:3]),
+        "collinear": (asv, 2 * asv - 1, labels),
+        "far out": (1e8 + 1e8 * asv, 1e-8 * cm, labels),
+    }[kind]
     components = 1 if kind == "one trial" else 2
     system = FusionSystem(density=density, rule="nonlinear", components=components)
     fused = system.fit(asv, cm, labels)(asv, cm)

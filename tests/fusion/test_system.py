@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -93,19 +94,29 @@ def test_state_stays_float64_when_a_parent_is_cast(trials, cast):
     assert parent["fusion"].rho.dtype == torch.float64
 
 
-def test_any_float_type_and_numpy_give_float64(trials):
-    asv, cm, labels = small(trials)
-    half = asv.float(), cm.float()
-    expected = build_system("L3c").fit(half[0].double(), half[1].double(), labels)
-    system = build_system("L3c").fit(*half, labels.to(torch.uint8))
-    assert same(system.state_dict().values(), expected.state_dict().values())
-    fused = system(*half)
-    assert all(values.dtype == torch.float64 for values in fused)
-    assert same(fused, expected(half[0].double(), half[1].double()))
-    arrays = build_system("L3c").fit(
-        half[0].double().numpy(), half[1].double().numpy(), labels.double().numpy()
-    )
-    assert same(fused, arrays(half[0].numpy(), half[1].numpy()))
+def test_columns_of_every_make_give_the_same_float64_scores(trials):
+    """Tensors, arrays (read-only, reversed, foreign byte order), lists, words: without warning."""
+    single = [part.float() for part in small(trials, 300)[:2]]
+    asv, cm = (part.double().numpy() for part in single)
+    labels = trials[2][:300].numpy()
+    expected = build_system("L3c").fit(asv, cm, labels)
+    frozen = asv.copy()
+    frozen.flags.writeable = False
+    makes = [
+        (*single, torch.from_numpy(labels).to(torch.uint8)),
+        (frozen, cm[::-1].copy()[::-1], labels.astype(np.uint8)),
+        (asv.astype(">f8"), cm.astype(np.longdouble), labels.astype(">u4")),
+        (single[0].numpy(), cm, labels.astype(np.float64)),
+        (list(asv), tuple(cm), np.array(["spoof", "target", "nontarget"])[labels].tolist()),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for make in makes:
+            system = build_system("L3c").fit(*make)
+            assert same(system.state_dict().values(), expected.state_dict().values())
+            fused = system(*make[:2])
+            assert all(values.dtype == torch.float64 for values in fused)
+            assert same(fused, expected(asv, cm))
 
 
 def test_trials_do_not_influence_each_other(trials):
