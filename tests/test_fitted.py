@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,17 +16,12 @@ from safetensors.numpy import save_file
 
 from lightning_sasv.decisions import simulate
 from lightning_sasv.errors import InputError
-from lightning_sasv.fitted import (
-    FORMAT,
-    HEADER,
-    read_fitted,
-    read_fitted_systems,
-    save_system,
-)
+from lightning_sasv.fitted import FORMAT, HEADER, read_fitted, read_fitted_systems, save_system
 from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system, unpack_system
 
 OLD = Path(__file__).parent / "fitted_format1"
 OLD_SCORES = json.loads((OLD / "scores.json").read_text())
+OLD_TRIALS = OLD_SCORES["trials"]["asv"], OLD_SCORES["trials"]["cm"]
 TRIALS = simulate(600, seed=3)
 VARIANTS = SYSTEMS | {
     "pav": {"calibration": "pav", "rule": "nonlinear"},
@@ -36,6 +32,11 @@ VARIANTS = SYSTEMS | {
 
 def fitted(name: str) -> FusionSystem:
     return FusionSystem(**VARIANTS[name]).fit(*TRIALS[:3])
+
+
+def contents(path: Path, framework: str) -> tuple[dict[str, str], dict[str, Any]]:
+    with safe_open(path, framework) as file:
+        return file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -72,11 +73,10 @@ def test_files_of_format_1_give_the_scores_they_gave(name: str, tmp_path: Path) 
     system = read_fitted(OLD / f"{name}.safetensors")
     assert "copies" not in system.config
     assert system.about == {"corpus": "synthetic", "seed": 22}
-    trials = OLD_SCORES["trials"]["asv"], OLD_SCORES["trials"]["cm"]
     again = read_fitted(save_system(tmp_path / f"{name}.safetensors", system, system.about))
     assert FORMAT.encode() in (tmp_path / f"{name}.safetensors").read_bytes()
     for one in (system, again):
-        for side, values in one(*trials)._asdict().items():
+        for side, values in one(*OLD_TRIALS)._asdict().items():
             expected = OLD_SCORES["expected"][name][side]
             np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12)
 
@@ -84,19 +84,15 @@ def test_files_of_format_1_give_the_scores_they_gave(name: str, tmp_path: Path) 
 @pytest.mark.parametrize("name", OLD_SCORES["expected"])
 def test_state_dicts_of_format_1_are_loaded(name: str) -> None:
     """As checkpoints hold them, with a first axis of one, inside a parent module."""
-    path = OLD / f"{name}.safetensors"
-    with safe_open(path, framework="pt") as file:
-        config = json.loads(file.metadata()[HEADER])["config"]
-        state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    trials = OLD_SCORES["trials"]["asv"], OLD_SCORES["trials"]["cm"]
+    header, state = contents(OLD / f"{name}.safetensors", "pt")
+    config = json.loads(header[HEADER])["config"]
     packed = unpack_system({"config": config, "state_dict": state})
     del config["copies"]
     parent = torch.nn.ModuleDict({"fusion": FusionSystem(**config)})
     parent.load_state_dict({f"fusion.{key}": value for key, value in state.items()}, strict=True)
     for one in (packed, parent["fusion"]):
-        np.testing.assert_allclose(
-            one(*trials).sasv, OLD_SCORES["expected"][name]["sasv"], rtol=1e-12, atol=1e-12
-        )
+        expected = OLD_SCORES["expected"][name]["sasv"]
+        np.testing.assert_allclose(one(*OLD_TRIALS).sasv, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_damage(tmp_path: Path) -> None:
@@ -112,12 +108,11 @@ def test_damage(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is damaged \(it is not fitted\)"):
         read_fitted(path)
     whole = save_system(path, fitted("L3"), {}).read_bytes()
-    path.write_bytes(whole[:-3])
-    with pytest.raises(InputError, match="is damaged"):
-        read_fitted(path)
-    path.write_bytes(whole.replace(b"gaussian", b"gaussiam"))
-    with pytest.raises(InputError, match="gaussiam"):
-        read_fitted(path)
+    altered = whole.replace(b"gaussian", b"gaussiam")
+    for content, message in ((whole[:-3], "is damaged"), (altered, "gaussiam")):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_fitted(path)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +135,7 @@ def test_values_that_make_no_sense_are_damage(
     variant: str, name: str, value: np.ndarray | None, tmp_path: Path
 ) -> None:
     path = save_system(tmp_path / "x.safetensors", fitted(variant), {})
-    with safe_open(path, framework="numpy") as file:
-        header = file.metadata()
-        state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    header, state = contents(path, "numpy")
     state.pop(name, None)
     save_file(state if value is None else state | {name: value}, path, header)
     with pytest.raises(InputError, match=r"x\.safetensors is damaged"):

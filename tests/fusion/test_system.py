@@ -117,6 +117,7 @@ def test_columns_of_every_make_give_the_same_float64_scores(trials):
             fused = system(*make[:2])
             assert all(values.dtype == torch.float64 for values in fused)
             assert same(fused, expected(asv, cm))
+    assert FusionSystem(rule="sum")(*single).sasv.dtype == torch.float64
 
 
 def test_trials_do_not_influence_each_other(trials):

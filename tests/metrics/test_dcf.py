@@ -34,6 +34,13 @@ def peer_minimum(parts: tuple[np.ndarray, ...], costs: CostModel) -> float:
     return float(np.min(peer.normalize(total + model.Cfa_cm * model.Pspf * fa_spf, model)))
 
 
+def cost_at(threshold: float, parts: tuple[np.ndarray, ...], costs: CostModel) -> float:
+    tar, non, spf = parts
+    rates = np.mean(tar <= threshold), np.mean(non > threshold), np.mean(spf > threshold)
+    weights = (costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof)
+    return sum(w * r for w, r in zip(weights, rates, strict=True)) / costs.default_cost
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 @given(tied_scores(), tied_scores(), tied_scores())
 def test_minimum_against_brute_force_and_the_package(
@@ -44,35 +51,22 @@ def test_minimum_against_brute_force_and_the_package(
     weights = (costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof)
     assert found.min == pytest.approx(oracles.a_dcf(tar, non, spf, weights), abs=1e-12)
     assert found.min == pytest.approx(peer_minimum((tar, non, spf), costs), abs=1e-12)
-    rates = np.mean(tar <= found.threshold), np.mean(non > found.threshold)
-    rates += (np.mean(spf > found.threshold),)
-    assert sum(w * r for w, r in zip(weights, rates, strict=True)) / costs.default_cost == (
-        pytest.approx(found.min, abs=1e-12)
-    )
-
-
-def test_package_agrees_on_a_larger_case(rng: np.random.Generator) -> None:
-    parts = tuple(rng.normal(mean, 1, 3000) for mean in (2, 0, 0.5))
-    for costs in PRESETS.values():
-        found = a_dcf(*flat(*parts), costs).min
-        assert found == pytest.approx(peer_minimum(parts, costs), abs=1e-12)
+    assert cost_at(found.threshold, (tar, non, spf), costs) == pytest.approx(found.min, abs=1e-12)
 
 
 @pytest.mark.parametrize(("preset", "threshold"), [("a-dcf1", 0.511), ("asvspoof5", -0.458)])
 def test_actual_cost_is_taken_at_the_bayes_threshold(
     preset: str, threshold: float, rng: np.random.Generator
 ) -> None:
-    tar, non, spf = (rng.normal(mean, 2, 500) for mean in (2, -2, -1))
+    parts = tuple(rng.normal(mean, 2, 3000) for mean in (2, -2, -1))
     costs = PRESETS[preset]
-    rates = np.mean(tar <= threshold), np.mean(non > threshold), np.mean(spf > threshold)
-    weights = (costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof)
-    expected = sum(w * r for w, r in zip(weights, rates, strict=True)) / costs.default_cost
-    found = a_dcf(*flat(tar, non, spf), costs)
+    expected = cost_at(threshold, parts, costs)
+    found = a_dcf(*flat(*parts), costs)
     assert found.actual == pytest.approx(expected, abs=2e-3)
+    assert found.min == pytest.approx(peer_minimum(parts, costs), abs=1e-12)
     assert found.min <= found.actual
-    assert a_dcf(*flat(tar, non, spf), costs, threshold=threshold).actual == (
-        pytest.approx(expected, abs=1e-12)
-    )
+    elsewhere = a_dcf(*flat(*parts), costs, threshold=threshold).actual
+    assert elsewhere == pytest.approx(expected, abs=1e-12)
 
 
 @given(tied_scores(), tied_scores(), st.floats(0.05, 0.95))

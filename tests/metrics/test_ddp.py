@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -61,6 +62,13 @@ def value(name: str, dtype: torch.dtype, part: slice) -> float:
     return float(metric.compute())
 
 
+def values(parts: dict[str, slice]) -> dict[str, float]:
+    cases = itertools.product(parts.items(), (torch.float64, torch.float32), METRICS)
+    return {
+        f"{split} {dtype} {name}": value(name, dtype, part) for (split, part), dtype, name in cases
+    }
+
+
 def collection(part: slice) -> dict[str, float]:
     group = MetricCollection({name: METRICS[name]() for name in ("sasv_eer", "cllr", "min_a_dcf")})
     asv, cm, labels = (column[part] for column in trials(torch.float64))
@@ -70,19 +78,9 @@ def collection(part: slice) -> dict[str, float]:
 
 
 def worker(rank: int, folder: str) -> None:
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=60),
-    )
-    found: dict[str, float] = {}
-    for split, at in SPLITS.items():
-        part = slice(0, at) if rank == 0 else slice(at, TRIALS)
-        for dtype in (torch.float64, torch.float32):
-            for name in METRICS:
-                found[f"{split} {dtype} {name}"] = value(name, dtype, part)
+    meeting = {"init_method": f"file://{folder}/meeting", "timeout": timedelta(seconds=60)}
+    dist.init_process_group("gloo", **meeting, rank=rank, world_size=2)  # type: ignore[arg-type]
+    found = values({k: slice(at) if rank == 0 else slice(at, TRIALS) for k, at in SPLITS.items()})
     found |= collection(slice(0, 1) if rank == 0 else slice(1, TRIALS))
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
@@ -94,11 +92,7 @@ def test_two_processes_give_the_value_of_one(tmp_path: Path) -> None:
     mp.spawn(worker, args=(str(tmp_path),), nprocs=2, join=True)
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
     assert ranks[0] == ranks[1], "every process must see the same value"
-    expected = collection(slice(None))
-    for split in SPLITS:
-        for dtype in (torch.float64, torch.float32):
-            for name in METRICS:
-                expected[f"{split} {dtype} {name}"] = value(name, dtype, slice(None))
+    expected = collection(slice(None)) | values(dict.fromkeys(SPLITS, slice(None)))
     assert ranks[0].keys() == expected.keys()
     for key, one in expected.items():
         tolerance = 1e-14 if key.split()[-1] in SUMS else 0

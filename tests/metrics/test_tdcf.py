@@ -26,11 +26,8 @@ def test_minimum_over_all_cm_thresholds(case: Trials) -> None:
     asv, cm, labels = case
     costs = PRESETS["asvspoof5"]
     threshold = eer(asv[labels == 1], asv[labels == 2]).threshold
-    miss, fa, spoof = (
-        np.mean(asv[labels == 1] < threshold),
-        np.mean(asv[labels == 2] >= threshold),
-        np.mean(asv[labels == 0] >= threshold),
-    )
+    spoof, accepted, fa = (np.mean(asv[labels == k] >= threshold) for k in range(3))
+    miss = 1 - accepted
     c0 = costs.weight_miss * miss + costs.weight_fa_nontarget * fa
     c1, c2 = costs.weight_miss - c0, costs.weight_fa_spoof * spoof
     if c1 < 0 or c2 == 0:
@@ -46,8 +43,8 @@ def test_minimum_over_all_cm_thresholds(case: Trials) -> None:
     assert cost / (c0 + min(c1, c2)) == pytest.approx(found.min, abs=1e-12)
 
 
-def test_fixed_rates_of_the_verifier_replace_its_scores(simulated: dict[str, np.ndarray]) -> None:
-    cm, labels = simulated["cm"], simulated["labels"]
+def test_fixed_rates_of_the_verifier_replace_its_scores(pair: Trials) -> None:
+    _, cm, labels = pair
     costs = PRESETS["asvspoof5"]
     c0 = costs.weight_miss * 0.01880141010575793 + costs.weight_fa_nontarget * 0.01881016557566423
     coefficients = (c0, costs.weight_miss - c0, costs.weight_fa_spoof * 0.4607082907604729)
