@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence, Sized
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -252,6 +252,12 @@ def check_has_class(codes: Codes, *classes: TrialClass) -> None:
     for member in classes:
         if not (codes == member.value).any():
             raise EmptyClassError(f"no {member} trials: the metric is undefined for an empty class")
+
+
+def check_known(what: str, value: str, choices: Any) -> None:
+    """Raise a ``ValueError`` unless the value is one of the choices of a ``Literal``."""
+    if value not in (known := get_args(choices)):
+        raise ValueError(f"unknown {what} {value!r}; expected one of {', '.join(known)}")
 
 
 def check_not_empty(values: Sized, name: str) -> None:

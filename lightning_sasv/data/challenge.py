@@ -45,25 +45,15 @@ def load_embeddings(root: Path, stem: str) -> EmbeddingStore:
     return EmbeddingStore.load(path) if path.suffix == SUFFIX else EmbeddingStore.from_pickle(path)
 
 
-def _has_embeddings(root: Path, stem: str) -> bool:
-    return any(any(root.rglob(stem + suffix)) for suffix in (SUFFIX, PICKLE))
-
-
-def _models_from_enrolment(protocols: Path, split: str, asv: EmbeddingStore) -> EmbeddingStore:
-    """Models of the speakers of the two enrolment lists."""
-    lists: dict[str, list[str]] = {}
-    for name in ENROLMENT_PROTOCOLS:
-        lists |= read_enrolment(find_file(protocols, name.format(split=split)))
-    return mean_models(asv, lists, f"enrolment models of {split}")
-
-
 def _load_trials(root: Path, protocols: Path, split: str) -> TrialSet:
     trials = read_trials(find_file(protocols, TRIAL_PROTOCOL.format(split=split)))
     asv = load_embeddings(root, f"asv_embd_{split}")
-    if _has_embeddings(root, f"spk_model_{split}"):
-        models = load_embeddings(root, f"spk_model_{split}")
+    stem = f"spk_model_{split}"
+    if any(any(root.rglob(stem + suffix)) for suffix in (SUFFIX, PICKLE)):
+        models = load_embeddings(root, stem)
     else:
-        models = _models_from_enrolment(protocols, split, asv)
+        lists = (find_file(protocols, name.format(split=split)) for name in ENROLMENT_PROTOCOLS)
+        models = mean_models(asv, read_enrolment(*lists), f"enrolment models of {split}")
     return TrialSet(split, trials, asv, load_embeddings(root, f"cm_embd_{split}"), models)
 
 
@@ -121,10 +111,9 @@ def save_corpus(corpus: Corpus, out: str | Path, pickles: bool = False) -> Path:
         stores |= {f"{kind}_{data.name}": store for kind, store in kinds.items()}
     for stem, store in stores.items():
         pickled, own = (out / "embeddings" / (stem + suffix) for suffix in (PICKLE, SUFFIX))
-        if pickles:
-            store.to_pickle(pickled)
-            own.unlink(missing_ok=True)  # of an older corpus, and it would be read first
-        else:
-            store.save(own)
-            pickled.unlink(missing_ok=True)
+        write, path, old = (
+            (store.to_pickle, pickled, own) if pickles else (store.save, own, pickled)
+        )
+        write(path)
+        old.unlink(missing_ok=True)  # of an older corpus, and it might be read first
     return out

@@ -49,18 +49,14 @@ class SASVDataModule(LightningDataModule):
         for key in ("batch_size", "steps_per_block", "score_batch_size"):
             if self.hparams[key] < 1:
                 raise InputError(f"data.{key} must be at least 1, got {self.hparams[key]}")
-        self.root, self.protocols, self.name = root, protocols, name
-        self.scale, self.twin_seed = scale, twin_seed
-        self.batch_size, self.steps_per_block = batch_size, steps_per_block
-        self.score_batch_size = score_batch_size
-        self.seeds = tuple(seeds)
 
     @cached_property
     def corpus(self) -> Corpus:
         """The corpus, read or made once."""
-        if self.root is None:
-            return make_twin(self.scale, self.twin_seed)
-        return load_corpus(self.root, self.protocols, self.name)
+        given = self.hparams
+        if given["root"] is None:
+            return make_twin(given["scale"], given["twin_seed"])
+        return load_corpus(given["root"], given["protocols"], given["name"])
 
     def setup(self, stage: str) -> None:
         """Load and check the corpus now, so that a mistake in it is reported before any work."""
@@ -75,17 +71,14 @@ class SASVDataModule(LightningDataModule):
 
     def train_dataloader(self) -> BlockLoader:
         """Blocks of training steps."""
-        blocks = TrainBlocks(
-            self.corpus.train,
-            self.seeds,
-            self.batch_size,
-            self.steps_per_block,
-            *self._processes(),
+        given = self.hparams
+        sizes = given["batch_size"], given["steps_per_block"]
+        return BlockLoader(
+            TrainBlocks(self.corpus.train, given["seeds"], *sizes, *self._processes())
         )
-        return BlockLoader(blocks)
 
     def _probes(self, data: TrialSet) -> DataLoader[ProbeBatch]:
-        batches = ProbeBatches(data, self.score_batch_size, *self._processes())
+        batches = ProbeBatches(data, self.hparams["score_batch_size"], *self._processes())
         return DataLoader(batches, batch_size=None)
 
     def val_dataloader(self) -> DataLoader[ProbeBatch]:
@@ -96,6 +89,4 @@ class SASVDataModule(LightningDataModule):
         """Distinct probes of the eval trials."""
         return self._probes(self.corpus.eval)
 
-    def predict_dataloader(self) -> DataLoader[ProbeBatch]:
-        """Distinct probes of the eval trials."""
-        return self._probes(self.corpus.eval)
+    predict_dataloader = test_dataloader

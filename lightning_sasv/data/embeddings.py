@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -86,23 +86,6 @@ class EmbeddingStore:
         return self
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, np.ndarray], source: str) -> EmbeddingStore:
-        """Store of a ``{id: vector}`` mapping; every vector must have the same size."""
-        if not mapping:
-            raise InputError(f"{source}: no embeddings inside")
-        arrays = [np.asarray(value).reshape(-1) for value in mapping.values()]
-        sizes = {array.size for array in arrays}
-        if len(sizes) > 1:
-            names = list(mapping)
-            odd = next(i for i, array in enumerate(arrays) if array.size != arrays[0].size)
-            raise InputError(
-                f"{source}: embedding of {names[odd]} has {arrays[odd].size} dimensions, "
-                f"that of {names[0]} has {arrays[0].size}"
-            )
-        stacked = np.stack(arrays).astype(np.float32, copy=False)
-        return cls([str(name) for name in mapping], torch.from_numpy(stacked), source)
-
-    @classmethod
     def from_pickle(cls, path: str | Path) -> EmbeddingStore:
         """Import one of the challenge's pickles (``asv_embd_dev.pk`` …) without running its code.
 
@@ -117,7 +100,17 @@ class EmbeddingStore:
             numeric = isinstance(value, np.ndarray) and value.dtype.kind == "f"
             if not (isinstance(name, str) and numeric):
                 raise InputError(f"{path}: entry {name!r} is not an array of floats under a name")
-        return cls.from_mapping(content, str(path))
+        if not content:
+            raise InputError(f"{path}: no embeddings inside")
+        names, arrays = list(content), [value.reshape(-1) for value in content.values()]
+        for name, array in zip(names, arrays, strict=True):
+            if array.size != arrays[0].size:
+                raise InputError(
+                    f"{path}: embedding of {name} has {array.size} dimensions, "
+                    f"that of {names[0]} has {arrays[0].size}"
+                )
+        stacked = np.stack(arrays).astype(np.float32, copy=False)
+        return cls(names, torch.from_numpy(stacked), str(path))
 
     def save(self, path: str | Path) -> Path:
         """Write the store to ``path`` (safetensors), atomically."""

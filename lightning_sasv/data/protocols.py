@@ -10,6 +10,7 @@ import numpy as np
 from lightning_sasv.errors import InputError
 from lightning_sasv.scores import ScoreTable, read_table, write_table
 from lightning_sasv.scores.layouts import LABELS
+from lightning_sasv.scores.table import TEXT
 
 TRIALS, UTTERANCES, ENROLMENT = "sasv2022-protocol", "asvspoof2019-cm-protocol", "enrolment"
 """Layouts of the three kinds of protocols."""
@@ -79,25 +80,25 @@ def _read(path: str | Path, layout: str) -> ScoreTable:
 def read_trials(path: str | Path) -> TrialList:
     """Read an ASV trial list, ``speaker utterance attack key`` (key: target, nontarget, spoof)."""
     table = _read(path, TRIALS)
-    speaker, utterance, attack = map(table.text, ("speaker", "utterance", "attack"))
-    return TrialList(speaker, utterance, attack, table.labels().astype(np.int8))
+    return TrialList(*map(table.text, TEXT), label=table.labels().astype(np.int8))
 
 
 def read_utterances(path: str | Path) -> UtteranceList:
     """Read a CM protocol, ``speaker utterance - attack key`` (key: bonafide, spoof)."""
     table = _read(path, UTTERANCES)
-    speaker, utterance, attack = map(table.text, ("speaker", "utterance", "attack"))
-    return UtteranceList(speaker, utterance, attack, table.text("label") == "bonafide")
+    return UtteranceList(*map(table.text, TEXT), bonafide=table.text("label") == "bonafide")
 
 
-def read_enrolment(path: str | Path) -> dict[str, list[str]]:
-    """Read an enrolment list, ``speaker utterance,utterance,…``."""
-    table = _read(path, ENROLMENT)
+def read_enrolment(*paths: str | Path) -> dict[str, list[str]]:
+    """Read enrolment lists, ``speaker utterance,utterance,…``."""
     found = {}
-    for row, (speaker, names) in enumerate(table.frame.rows()):
-        found[speaker] = [name for name in names.split(",") if name]
-        if not found[speaker]:
-            raise InputError(f"{table.where(row)}: speaker {speaker} has no enrolment utterance")
+    for table in (_read(path, ENROLMENT) for path in paths):
+        for row, (speaker, names) in enumerate(table.frame.rows()):
+            found[speaker] = [name for name in names.split(",") if name]
+            if not found[speaker]:
+                raise InputError(
+                    f"{table.where(row)}: speaker {speaker} has no enrolment utterance"
+                )
     return found
 
 
@@ -116,6 +117,6 @@ def _write(
 ) -> Path:
     import polars as pl
 
-    columns = {name: getattr(rows, name) for name in ("speaker", "utterance", "attack")}
-    frame = pl.DataFrame({name: v.tolist() for name, v in (columns | {"label": label}).items()})
+    columns = {name: getattr(rows, name).tolist() for name in TEXT}
+    frame = pl.DataFrame(columns | {"label": label.tolist()})
     return write_table(path, ScoreTable(frame, Path(path)), layout)

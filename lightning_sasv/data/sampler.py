@@ -10,11 +10,7 @@ from lightning_sasv.data.protocols import UtteranceList
 from lightning_sasv.errors import InputError
 from lightning_sasv.trials import TrialClass
 
-CLASS_PROBABILITIES = {
-    TrialClass.TARGET: 0.5,
-    TrialClass.NONTARGET: 0.25,
-    TrialClass.SPOOF: 0.25,
-}
+CLASS_PROBABILITIES = {TrialClass.TARGET: 0.5, TrialClass.NONTARGET: 0.25, TrialClass.SPOOF: 0.25}
 
 
 class TrainingTrials(NamedTuple):
@@ -80,17 +76,11 @@ class TrialSampler:
     def epoch(self, seed: int, epoch: int) -> TrainingTrials:
         """The trials of one epoch: as many as there are training utterances."""
         rng = np.random.default_rng([seed, epoch])
-        label = rng.choice(
-            np.array([int(c) for c in CLASS_PROBABILITIES]),
-            size=self.size,
-            p=list(CLASS_PROBABILITIES.values()),
-        )
+        codes, shares = (list(one) for one in zip(*CLASS_PROBABILITIES.items(), strict=True))
+        label = rng.choice(np.array(codes), size=self.size, p=shares)
         enrol, probe = np.empty(self.size, np.int64), np.empty(self.size, np.int64)
-        for code, draw in (
-            (TrialClass.TARGET, self._targets),
-            (TrialClass.NONTARGET, self._nontargets),
-            (TrialClass.SPOOF, self._spoofs),
-        ):
+        kinds = (self._targets, self._nontargets, self._spoofs)
+        for code, draw in zip(CLASS_PROBABILITIES, kinds, strict=True):
             where = label == code
             enrol[where], probe[where] = draw(rng, int(where.sum()))
         return TrainingTrials(enrol, probe, label)

@@ -9,6 +9,7 @@ normalisation always uses the running statistics).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,12 +28,7 @@ from lightning_sasv.frontends.aasist_graph import (
 )
 from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms, as_batch
 from lightning_sasv.frontends.base import device_of, one_by_one
-from lightning_sasv.frontends.weights import (
-    State,
-    load_by_name,
-    read_state,
-    torch_cache,
-)
+from lightning_sasv.frontends.weights import State, load_by_name, read_state, torch_cache
 
 _NO_WEIGHTS = (
     "no AASIST weights: fetch them with `lightning download aasist-weights` (or from models/weights"
@@ -89,26 +85,20 @@ class AASIST(nn.Module):
         last = sizes.channels[-1]
         self.filter_bank = FilterBank()
         self.first_bn = nn.BatchNorm2d(1)
-        widths = (1, *sizes.channels)
-        blocks = [
-            ResidualBlock(widths[i], widths[i + 1], first=i == 0)
-            for i in range(len(sizes.channels))
-        ]
-        self.encoder = nn.Sequential(*(nn.Sequential(block) for block in blocks))
+        widths = enumerate(pairwise((1, *sizes.channels)))
+        blocks = (ResidualBlock(*width, first=number == 0) for number, width in widths)
+        self.encoder = nn.Sequential(*map(nn.Sequential, blocks))
         self.pos_S = nn.Parameter(torch.zeros(1, BANDS, last))
         self.GAT_layer_S = GraphAttention(last, first, temperature=2.0)
         self.GAT_layer_T = GraphAttention(last, first, temperature=2.0)
         self.pool_S = GraphPooling(first, sizes.spectral_ratio)
         self.pool_T = GraphPooling(first, sizes.temporal_ratio)
         for branch in "12":
-            layers = {
-                f"HtrgGAT_layer_ST{branch}1": HeterogeneousAttention(first, second, 100.0),
-                f"HtrgGAT_layer_ST{branch}2": HeterogeneousAttention(second, second, 100.0),
-                f"pool_hS{branch}": GraphPooling(second, sizes.ratio),
-                f"pool_hT{branch}": GraphPooling(second, sizes.ratio),
-            }
-            for name, layer in layers.items():
-                self.add_module(name, layer)
+            for number, inputs in ("1", first), ("2", second):
+                layer = HeterogeneousAttention(inputs, second, 100.0)
+                self.add_module(f"HtrgGAT_layer_ST{branch}{number}", layer)
+            for kind in "ST":
+                self.add_module(f"pool_h{kind}{branch}", GraphPooling(second, sizes.ratio))
             self.register_parameter(f"master{branch}", nn.Parameter(torch.zeros(1, 1, first)))
         self.dim = 5 * second
         self.out_layer = nn.Linear(self.dim, 2)
@@ -175,15 +165,8 @@ class AASIST(nn.Module):
     def _branch(self, temporal: Tensor, spectral: Tensor, name: str) -> Nodes:
         """One of the two parallel heterogeneous graphs."""
         master = self.get_parameter(f"master{name}")
-        first, second, pool_temporal, pool_spectral = (
-            self.get_submodule(f"{kind}{name}{number}")
-            for kind, number in (
-                ("HtrgGAT_layer_ST", "1"),
-                ("HtrgGAT_layer_ST", "2"),
-                ("pool_hT", ""),
-                ("pool_hS", ""),
-            )
-        )
+        first, second = (self.get_submodule(f"HtrgGAT_layer_ST{name}{number}") for number in "12")
+        pool_temporal, pool_spectral = (self.get_submodule(f"pool_h{kind}{name}") for kind in "TS")
         nodes = first(Nodes(temporal, spectral, master))
         pooled = Nodes(pool_temporal(nodes.temporal), pool_spectral(nodes.spectral), nodes.master)
         added = second(pooled)

@@ -120,13 +120,6 @@ def describe(front_end: FrontEnd) -> dict[str, Any]:
     }
 
 
-def move(front_end: FrontEnd, device: torch.device) -> FrontEnd:
-    """The front end on ``device`` and ready for inference, where it is an ``nn.Module``."""
-    if isinstance(front_end, nn.Module):
-        front_end.to(device).eval()
-    return front_end
-
-
 def device_of(module: nn.Module) -> tuple[torch.device, torch.dtype]:
     """Device and type of a module's parameters."""
     parameter = next(module.parameters())

@@ -91,7 +91,7 @@ def extract(
         for split in splits:
             if kind == "cm" or split.name != "trn" or train_asv or only == "asv":
                 results |= extract_split(kind, network, split, folder, target, **options)
-    Manifest(target).set_source({"audio": audio, "protocol": protocol, "enrolment": lists})
+    Manifest(target).add(source={"audio": audio, "protocol": protocol, "enrolment": lists})
     return results
 
 

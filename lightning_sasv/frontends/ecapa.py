@@ -17,7 +17,6 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -132,15 +131,11 @@ def _sizes(state: State, source: Path) -> dict[str, Any]:
 
 def _stand_in() -> ModuleType:
     """A ``torchaudio._extension`` without compiled code."""
-
-    def fail_if_no_align(function: Callable[..., Any]) -> Callable[..., Any]:
-        return function
-
     module = ModuleType(_EXTENSION)
     module.__dict__.update(
         _IS_TORCHAUDIO_EXT_AVAILABLE=False,
         _IS_ALIGN_AVAILABLE=False,
-        fail_if_no_align=fail_if_no_align,
+        fail_if_no_align=lambda function: function,
         _check_cuda_version=lambda: None,
     )
     return module

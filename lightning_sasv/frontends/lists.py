@@ -166,19 +166,15 @@ def plan(
             "'_', '-' and '.', the first of them a letter, digit or '_'"
         )
     if protocol is not None and not Path(protocol).is_dir():
-        split = _SPLIT_NAMES.get(_split_word(protocol), "") if name is None else name
-        return [Split(split, read_list(protocol), _read_enrolments(enrolment))]
+        word = re.search(r"\.(train|dev|eval)\.", Path(protocol).name)
+        split = (_SPLIT_NAMES[word[1]] if word else "") if name is None else name
+        return [Split(split, read_list(protocol), read_enrolment(*enrolment))]
     splits = asvspoof_splits(Path(protocol) if protocol is not None else audio.root)
     if splits and (name is not None or enrolment):
         raise InputError("--name and --enrolment are for a single list, not for ASVspoof protocols")
     if protocol is not None and not splits:
         raise InputError(f"no protocols of ASVspoof 2019 LA ({TRAIN_PROTOCOL}, …) below {protocol}")
-    return splits or [Split(name or "", _all_recordings(audio), _read_enrolments(enrolment))]
-
-
-def _split_word(path: str) -> str:
-    found = re.search(r"\.(train|dev|eval)\.", Path(path).name)
-    return found[1] if found else ""
+    return splits or [Split(name or "", _all_recordings(audio), read_enrolment(*enrolment))]
 
 
 def _all_recordings(audio: AudioFolder) -> tuple[Utterance, ...]:
@@ -215,13 +211,6 @@ def read_list(path: str | Path) -> tuple[Utterance, ...]:
     return _unique(map(Utterance, names, places), str(path))
 
 
-def _read_enrolments(paths: Iterable[str | Path]) -> dict[str, list[str]]:
-    speakers: dict[str, list[str]] = {}
-    for path in paths:
-        speakers |= read_enrolment(path)
-    return speakers
-
-
 def asvspoof_splits(root: Path) -> list[Split]:
     """The splits whose protocols are below ``root``, by their names in ASVspoof 2019 LA."""
 
@@ -232,7 +221,7 @@ def asvspoof_splits(root: Path) -> list[Split]:
     for split in SPLITS:
         lists = found(*(name.format(split=split) for name in ENROLMENT_PROTOCOLS))
         for path in found(TRIAL_PROTOCOL.format(split=split)):
-            splits.append(Split(split, _named(read_trials(path)), _read_enrolments(lists)))
+            splits.append(Split(split, _named(read_trials(path)), read_enrolment(*lists)))
     return splits
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_text
-from lightning_sasv.frontends.pipeline import Resources
 
 MANIFEST = "manifest.json"
 FORMAT = "lightning_sasv.extraction/1"
@@ -23,10 +23,8 @@ def _versions() -> dict[str, str]:
     """Versions of everything that can change an embedding."""
     found = {"lightning_sasv": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -58,38 +56,13 @@ class Manifest:
         entry = self.content["stores"].get(stem)
         return entry.get("front_end") if isinstance(entry, dict) else None
 
-    def add_store(
-        self,
-        stem: str,
-        front_end: dict[str, Any],
-        resources: Resources,
-        utterances: int,
-        failures: dict[str, str],
-    ) -> None:
-        """Record a finished store."""
-        self.content["stores"][stem] = {
-            "front_end": front_end,
-            "utterances": utterances,
-            "failures": failures,
-            "settings": {
-                "batch_size": resources.batch(),
-                "workers": resources.worker_count(),
-                "device": str(resources.torch_device()),
-            },
-            "versions": _versions(),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        self._write()
+    def add_store(self, stem: str, **made: Any) -> None:
+        """Record a finished store: what it was made of, with which versions, and when."""
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        self.add(stores={stem: made | {"versions": _versions(), "finished": finished}})
 
-    def add_models(self, stem: str, source: str, problems: dict[str, str]) -> None:
-        """Record speaker models that are means of the embeddings in another store."""
-        self.content["stores"][stem] = {"mean_of": source, "failures": problems}
-        self._write()
-
-    def set_source(self, source: dict[str, Any]) -> None:
-        """Record where the utterances came from."""
-        self.content["source"] = source
-        self._write()
-
-    def _write(self) -> None:
+    def add(self, stores: dict[str, Any] | None = None, **content: Any) -> None:
+        """Record stores beside those that are there, or where the utterances came from."""
+        self.content |= content
+        self.content["stores"] |= stores or {}
         write_text(self.path, json.dumps(self.content, indent=1, ensure_ascii=False) + "\n")

@@ -10,16 +10,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import cores
 from lightning_sasv.frontends.audio import read_audio, require_soundfile
-from lightning_sasv.frontends.base import FrontEnd, move
+from lightning_sasv.frontends.base import FrontEnd
 from lightning_sasv.frontends.lists import Utterance
 
 READ_AHEAD = 2
@@ -73,6 +73,11 @@ class Resources:
         if self.workers is not None:
             return self.workers
         return 1 if self.torch_device().type != "cpu" else cores()
+
+    def settings(self) -> dict[str, Any]:
+        """What is used, as plain values for the manifest."""
+        device = str(self.torch_device())
+        return {"batch_size": self.batch(), "workers": self.worker_count(), "device": device}
 
 
 class Recordings(NamedTuple):
@@ -148,16 +153,6 @@ class Embedded(NamedTuple):
     busy: float
 
 
-def _checked(front_end: FrontEnd, vectors: Tensor, count: int) -> Tensor:
-    """Embeddings as float32 on the CPU, if they have the shape that the network promises."""
-    if vectors.shape != (count, front_end.dim):
-        raise InputError(
-            f"{type(front_end).__name__}.embed gave a tensor of shape {tuple(vectors.shape)} for "
-            f"{count} waveforms; expected ({count}, {front_end.dim})"
-        )
-    return vectors.detach().to("cpu", torch.float32)
-
-
 def _embed(front_end: FrontEnd, read: Recordings) -> tuple[Tensor, dict[str, str]]:
     """Embeddings of a batch; where the batch fails, recording by recording to find the reason."""
     if not read.ids:
@@ -174,7 +169,13 @@ def _embed(front_end: FrontEnd, read: Recordings) -> tuple[Tensor, dict[str, str
         ]
         failures = {name: reason for _, failed in parts for name, reason in failed.items()}
         return torch.cat([row for row, _ in parts]), failures
-    return _checked(front_end, vectors, len(read.ids)), {}
+    expected = (len(read.ids), front_end.dim)
+    if vectors.shape != expected:
+        raise InputError(
+            f"{type(front_end).__name__}.embed gave a tensor of shape {tuple(vectors.shape)} for "
+            f"{len(read.ids)} waveforms; expected {expected}"
+        )
+    return vectors.detach().to("cpu", torch.float32), {}
 
 
 def _process(
@@ -229,7 +230,8 @@ def embed_files(
     """
     require_soundfile()
     device, count = resources.torch_device(), resources.worker_count()
-    move(front_end, device)
+    if isinstance(front_end, nn.Module):
+        front_end.to(device).eval()
     pending: deque[Future[Embedded]] = deque()
     start_worker = (lambda: torch.set_num_threads(1)) if device.type == "cpu" else None
     size = resources.batch()

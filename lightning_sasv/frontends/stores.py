@@ -58,20 +58,16 @@ class _Parts:
         self.settings = front_end
         self._next = 0
 
-    def _belong(self) -> bool:
-        """Whether the parts that are there were made by the same front end."""
-        try:
-            return bool(read_json(self.folder / _SETTINGS) == self.settings)
-        except InputError:
-            return False
-
     def open(self, overwrite: bool) -> Iterator[EmbeddingStore]:
         """Make the folder ready and yield the parts of an earlier run."""
         if self.folder.exists() and (overwrite or not any(self.folder.glob(f"*{SUFFIX}"))):
             shutil.rmtree(self.folder)
         if not self.folder.exists():
             write_json(self.folder / _SETTINGS, self.settings)
-        if not self._belong():
+        made_by = None
+        with suppress(InputError):  # unreadable settings are other settings
+            made_by = read_json(self.folder / _SETTINGS)
+        if made_by != self.settings:
             raise InputError(
                 f"{self.folder} holds parts from another front end or other weights; give another "
                 "--out, or --overwrite to begin again"
@@ -84,10 +80,6 @@ class _Parts:
         """Add a part; it appears whole or not at all."""
         store.save(self.folder / f"{self._next:05d}{SUFFIX}")
         self._next += 1
-
-    def remove(self) -> None:
-        """Remove the parts, when the store that they make up is written."""
-        shutil.rmtree(self.folder)
 
 
 def extract_store(
@@ -149,8 +141,9 @@ def extract_store(
         vectors = torch.stack([done[name] for name in ids])
         result.store = EmbeddingStore(ids, vectors, str(path))
         result.store.save(path)
-    manifest.add_store(path.stem, settings, resources, len(ids), result.failures)
-    parts.remove()
+    made = {"front_end": settings, "utterances": len(ids), "failures": result.failures}
+    manifest.add_store(path.stem, **made, settings=resources.settings())
+    shutil.rmtree(parts.folder)  # they are in the store now
     return result
 
 
@@ -178,13 +171,6 @@ def _shards(
     ids: list[str] = []
     vectors: list[torch.Tensor] = []
     begin = time.monotonic()
-
-    def collected() -> EmbeddingStore:
-        store = EmbeddingStore(list(ids), torch.cat(vectors), "extracted embeddings")
-        ids.clear()
-        vectors.clear()
-        return store
-
     for batch in batches:
         ids += batch.ids
         vectors.append(batch.vectors)
@@ -194,10 +180,10 @@ def _shards(
         result.busy += batch.busy
         advance(len(batch.ids) + len(batch.failures))
         if len(ids) >= size or (ids and time.monotonic() - begin >= SHARD_SECONDS):
-            yield collected()
-            begin = time.monotonic()
+            yield EmbeddingStore(ids, torch.cat(vectors), "extracted embeddings")
+            ids, vectors, begin = [], [], time.monotonic()
     if ids:
-        yield collected()
+        yield EmbeddingStore(ids, torch.cat(vectors), "extracted embeddings")
 
 
 def extract_split(
@@ -224,7 +210,7 @@ def extract_split(
     if kind != "asv" or not split.enrolment or done.store is None:
         return {stem: done}
     problems = speaker_models(done.store, split.enrolment, out / (models + SUFFIX))
-    Manifest(out).add_models(models, stem, problems)
+    Manifest(out).add(stores={models: {"mean_of": stem, "failures": problems}})
     return {stem: done, models: Extraction(None, problems)}
 
 

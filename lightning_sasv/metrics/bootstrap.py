@@ -37,6 +37,8 @@ Metric: TypeAlias = str | Callable[[Floats, Codes], float]
 
 Scores: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 
+_NARROW = np.iinfo(np.int16).max
+"""Weights up to this are kept in 16 bits: less memory to look them up in."""
 NOT_CLUSTERED = "-"
 """Cluster name of trials that no cluster holds: the attack of bona fide speech."""
 
@@ -196,7 +198,9 @@ def bootstrap(
     names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
     (found,) = _resample([_evaluator(names, scores, labels, settings)], clusters, n, seed)
     intervals = {
-        name if isinstance(name, str) else name.__name__: _interval(one, alpha)
+        name if isinstance(name, str) else name.__name__: ConfidenceInterval(
+            one.value, *one.interval(alpha), one.replicates, one.undefined
+        )
         for name, one in zip(names, found, strict=True)
     }
     if isinstance(metric, str) or callable(metric):
@@ -421,12 +425,6 @@ def two_sided_p(differences: Floats) -> float:
     return min(1.0, 2 * (1 + rarer) / (defined.size + 1))
 
 
-def _interval(found: Resampled, alpha: float) -> ConfidenceInterval:
-    return ConfidenceInterval(
-        found.value, *found.interval(alpha), found.replicates, found.undefined
-    )
-
-
 def _percentile(ascending: Floats, share: float) -> float:
     """Linearly interpolated percentile; infinite values may be among them."""
     if not ascending.size:
@@ -485,7 +483,7 @@ def _trial_weights(rng: np.random.Generator, size: int) -> Weights:
     weights: Weights = np.empty(size, dtype=np.int16)
     for start, block, drawn in zip(starts, sizes, draws, strict=True):
         counts = np.bincount(rng.integers(0, block, drawn), minlength=block)
-        if counts.max() > np.iinfo(weights.dtype).max:
+        if counts.max() > _NARROW:
             weights = weights.astype(np.int64)
         weights[start : start + block] = counts
     return weights
@@ -496,7 +494,8 @@ class _DrawnClusters:
 
     def __init__(self, rng: np.random.Generator, ways: Sequence[_Way]) -> None:
         self._ways = ways
-        self._counts = [_narrow(np.append(way.draw(rng), 1)) for way in ways]  # last: no cluster
+        counts = (np.append(way.draw(rng), 1) for way in ways)  # last: no cluster
+        self._counts = [one.astype(np.int16) if one.max() <= _NARROW else one for one in counts]
 
     def take(self, trials: NDArray[np.intp], *, mode: Any = "clip") -> Weights:
         """The weights of some trials, looked up for these alone."""
@@ -523,11 +522,6 @@ class _Way:
         if id(trials) not in self._known:
             self._known[id(trials)] = trials, self._of_trial.take(trials)
         return self._known[id(trials)][1]
-
-
-def _narrow(counts: NDArray[np.intp]) -> Weights:
-    """Counts in 16 bits, where they fit: less memory to look them up in."""
-    return counts.astype(np.int16) if counts.max() <= np.iinfo(np.int16).max else counts
 
 
 def _ways(clusters: Clusters, size: int) -> list[_Way]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from lightning_sasv.checks import check_known
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.metrics.base import (
     Labels,
@@ -22,7 +23,7 @@ from lightning_sasv.metrics.base import (
 )
 from lightning_sasv.metrics.functional.cllr import cllr_of, hull_cllr, parts_of
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights, bayes_threshold, dcf_of
-from lightning_sasv.metrics.functional.eer import Convention, check_convention, rate_of
+from lightning_sasv.metrics.functional.eer import Convention, rate_of
 from lightning_sasv.metrics.functional.pav import hull
 from lightning_sasv.metrics.functional.points import Detection
 from lightning_sasv.trials import TrialClass
@@ -69,7 +70,7 @@ class SASVEER(ScoreMetric):
     ) -> None:
         super().__init__(thresholds, missing_class, **kwargs)
         check_choice("task", task, Task)
-        check_convention(convention)
+        check_known("convention", convention, Convention)
         self.task, self.convention = task, convention
 
     def _value(self) -> float:

@@ -22,6 +22,7 @@ from lightning_sasv.checks import (
     UndefinedMetricError,
     as_labels,
     as_scores,
+    check_known,
     check_same_length,
 )
 from lightning_sasv.decisions.costs import PRESETS, CostModel, as_cost_model
@@ -37,12 +38,7 @@ from lightning_sasv.metrics.functional.dcf import (
     rates_at_eer,
     t_dcf_of,
 )
-from lightning_sasv.metrics.functional.eer import (
-    Convention,
-    check_convention,
-    rate_of,
-    threshold_of,
-)
+from lightning_sasv.metrics.functional.eer import Convention, rate_of, threshold_of
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.functional.teer import meeting_of, tandem_eer_of
 from lightning_sasv.trials import TASKS, TrialClass
@@ -287,7 +283,7 @@ _ENTRIES = (
         *("t_eer", "t-EER", "rate", _PAIR),
         lambda classes, _: meeting_of(classes),
         meaning="tandem equal error rate of the pair that is fused",
-        tables=("groups", *_PAPER),
+        tables=(*_PAPER, "groups"),
         instead="t_eer_closest",
     ),
     _fact("t_eer_asv_threshold", "t-EER: ASV threshold", _PAIR, _t_eer("asv_threshold")),
@@ -475,7 +471,7 @@ def _columns(
 def _evaluate(
     classes: Classes, settings: Settings, llrs: bool, allow_missing: bool
 ) -> dict[str, float]:
-    check_convention(settings.convention)
+    check_known("convention", settings.convention, Convention)
     names = [
         metric.name
         for metric in METRICS.values()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from lightning_sasv.checks import as_labels, check_not_empty
+from lightning_sasv.checks import as_labels, check_known, check_not_empty
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.base import (
@@ -21,8 +21,8 @@ from lightning_sasv.metrics.base import (
     state_name,
 )
 from lightning_sasv.metrics.functional.cross_entropy import class_priors, entropy
-from lightning_sasv.metrics.functional.dcf import Version, check_version, rates_at_eer, t_dcf_of
-from lightning_sasv.metrics.functional.teer import Rule, check_rule, tandem_eer_of
+from lightning_sasv.metrics.functional.dcf import Version, rates_at_eer, t_dcf_of
+from lightning_sasv.metrics.functional.teer import Rule, tandem_eer_of
 from lightning_sasv.trials import TrialClass
 
 
@@ -59,7 +59,7 @@ class TandemEER(PairMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(thresholds, missing_class, **kwargs)
-        check_rule(rule)
+        check_known("rule", rule, Rule)
         if self.binned and rule != "interpolated":
             raise ValueError(f"with thresholds the rule must be interpolated, got {rule!r}")
         self.rule: Rule = rule
@@ -102,7 +102,7 @@ class TDCF(PairMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(thresholds, missing_class, **kwargs)
-        check_version(version)
+        check_known("version", version, Version)
         self.costs, self.version = as_cost_model(costs), version
 
     def _value(self) -> float:
@@ -175,6 +175,5 @@ class CrossEntropy(PairMetric):
         for code in TrialClass:
             check_not_empty(torch.nonzero(self.trials[code]).cpu().numpy(), f"{code} trials")
         means = (getattr(self, self._losses) / self.trials).tolist()
-        return math.fsum(p * loss for p, loss in zip(self.prior, means, strict=True)) / entropy(
-            self.prior
-        )
+        total = math.fsum(p * loss for p, loss in zip(self.prior, means, strict=True))
+        return total / entropy(self.prior)

@@ -51,10 +51,14 @@ def find_layout(path: Path, source: Path | bytes, name: str | None = None) -> Fo
     if not sample:
         raise InputError(f"{path}, line 1: the file has no trials; write it again")
     layout = layout_named(name) if name else _guess(path, source, sample)
-    separator = _separator(layout, sample[0][1])
-    if layout.headings:
-        return _with_header(path, sample[0], layout, separator, guessed=not name)
-    return Found(layout, layout.columns, separator, 0, not name)
+    line, first = sample[0]
+    separator = _separator(layout, first)
+    if not layout.headings:
+        return Found(layout, layout.columns, separator, 0, not name)
+    headings = [cell.strip() for cell in split(path, line, first, separator)]
+    return Found(
+        layout, _columns(f"{path}, line {line}", headings, layout), separator, line, not name
+    )
 
 
 def _separator(layout: Layout, first: str) -> str:
@@ -66,31 +70,26 @@ def _separator(layout: Layout, first: str) -> str:
     return layout.separator
 
 
-def _with_header(
-    path: Path, header: tuple[int, str], layout: Layout, separator: str, guessed: bool
-) -> Found:
-    """Names of the columns from the header line."""
-    line, text = header
-    headings = [cell.strip() for cell in split(path, line, text, separator)]
+def _columns(where: str, headings: Sequence[str], layout: Layout) -> tuple[str, ...]:
+    """Our names of the columns from the header line."""
     twice = [heading for heading, count in Counter(headings).items() if count > 1]
     if twice:
-        raise InputError(f"{path}, line {line}: column {twice[0]!r} stands twice; rename one")
+        raise InputError(f"{where}: column {twice[0]!r} stands twice; rename one")
     if layout.name == "csv":
-        return Found(layout, tuple(headings), separator, line, guessed)
+        return tuple(headings)
     missing = [heading for heading in layout.headings if heading not in headings]
     if missing:
         raise InputError(
-            f"{path}, line {line}: no column {missing[0]!r} (the columns are "
-            f"{', '.join(headings)}); {layout.name} has {layout.describe()}"
+            f"{where}: no column {missing[0]!r} (the columns are {', '.join(headings)}); "
+            f"{layout.name} has {layout.describe()}"
         )
     ours = dict(zip(layout.headings, layout.columns, strict=True)) | dict(layout.optional)
     if len(headings) > len(ours) and not layout.open:
         extra = next(heading for heading in headings if heading not in ours)
         raise InputError(
-            f"{path}, line {line}: unknown column {extra!r}; {layout.name} has {layout.describe()}"
+            f"{where}: unknown column {extra!r}; {layout.name} has {layout.describe()}"
         )
-    renamed = [ours.get(heading, heading) for heading in headings]
-    return Found(layout, tuple(renamed), separator, line, guessed)
+    return tuple(ours.get(heading, heading) for heading in headings)
 
 
 def _guess(path: Path, source: Path | bytes, sample: Sequence[tuple[int, str]]) -> Layout:
@@ -124,19 +123,14 @@ def _fit(layout: Layout, rows: Sequence[Sequence[str]]) -> float:
     """How well a layout without header fits: 0 if not, more the more columns speak for it."""
     if layout.headings or len(layout.columns) != len(rows[0]):
         return 0
-    columns = dict(zip(layout.columns, zip(*rows, strict=True), strict=True))
+    checks: dict[str, Callable[[str], object]] = dict.fromkeys(layout.numbers, _NUMBER.fullmatch)
+    checks["label"] = layout.labels.__contains__
     points = 0
-    for name, cells in columns.items():
-        check: Callable[[str], object]
-        if name == "label":
-            check, weight = layout.labels.__contains__, 2
-        elif name in layout.numbers:
-            check, weight = _NUMBER.fullmatch, 1
-        else:
-            continue
-        if 2 * sum(bool(check(cell)) for cell in cells) <= len(cells):
-            return 0
-        points += weight
+    for name, cells in zip(layout.columns, zip(*rows, strict=True), strict=True):
+        if name in checks:
+            if 2 * sum(bool(checks[name](cell)) for cell in cells) <= len(cells):
+                return 0
+            points += 2 if name == "label" else 1
     return points
 
 

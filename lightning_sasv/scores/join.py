@@ -55,7 +55,7 @@ def join_key(scores: ScoreTable, key: ScoreTable, allow_missing: bool = False) -
         InputError: A trial of the key without score, labels that contradict the key, or files that
             cannot be matched.
     """
-    ids = _common_ids(scores, key)
+    ids = min(scores.ids, key.ids, key=len)
     if not ids:
         return _join_rows(scores, key)
     place = match(scores, key, ids)
@@ -133,12 +133,6 @@ def _refuse_repeated(scores: ScoreTable, ids: Sequence[str]) -> None:
         )
 
 
-def _common_ids(scores: ScoreTable, key: ScoreTable) -> tuple[str, ...]:
-    if not scores.ids or not key.ids:
-        return ()
-    return scores.ids if len(scores.ids) <= len(key.ids) else key.ids
-
-
 def _missing(scores: ScoreTable, key: ScoreTable, ids: Sequence[str], missing: np.ndarray) -> str:
     remedy = "score them, or pass --allow-missing to leave them out"
     if len(missing) == len(key):
@@ -161,20 +155,16 @@ def _beside(scores: ScoreTable, key: ScoreTable, rows: np.ndarray, place: np.nda
     own += [name for name in scores.frame.columns if name not in (*left.columns, *own)]
     checked = ["label"] if "label" in scores and "label" in key else []
     right = scores.frame.select(*own, *checked)[place]
-    _check_labels(scores, left, right, place)
+    if checked:
+        _check_labels(scores, left["label"], right["label"], place)
     left = left.drop([name for name in own if name in left.columns])
     frame = pl.concat([left, right.select(own)], how="horizontal")
     lines = scores.line
     return replace(scores, frame=frame, line=lambda row: lines(int(place[row])))
 
 
-def _check_labels(
-    scores: ScoreTable, left: pl.DataFrame, right: pl.DataFrame, place: np.ndarray
-) -> None:
+def _check_labels(scores: ScoreTable, key: pl.Series, own: pl.Series, place: np.ndarray) -> None:
     """Raise where the score file's own labels contradict the key."""
-    if "label" not in left.columns or "label" not in right.columns:
-        return
-    key, own = left["label"], right["label"]
     coarse = (key == "bonafide").any() or (own == "bonafide").any()
     wrong = (key == "spoof") != (own == "spoof") if coarse else key != own
     if wrong.any():

@@ -18,7 +18,13 @@ from lightning_sasv.scores.layouts import (
     is_number,
     layout_named,
 )
-from lightning_sasv.scores.table import ScoreTable, check_duplicates, check_numbers, refuse_mixture
+from lightning_sasv.scores.table import (
+    TEXT,
+    ScoreTable,
+    check_duplicates,
+    check_numbers,
+    refuse_mixture,
+)
 from lightning_sasv.scores.text import Shape, first_bytes, load, not_a_number, read_grid
 from lightning_sasv.trials import Scores
 
@@ -101,9 +107,8 @@ def _numbers_where_exact(frame: pl.DataFrame) -> pl.DataFrame:
     """Further columns as numbers where their text is exactly how we write those numbers."""
     import polars as pl
 
-    known = {"speaker", "utterance", "attack", "label"}
     for name, kind in frame.schema.items():
-        if name in known or kind != pl.String:
+        if name in ("label", *TEXT) or kind != pl.String:
             continue
         numbers = frame[name].cast(pl.Float64, strict=False)
         if not numbers.null_count() and (numbers.cast(pl.String) == frame[name]).all():
@@ -218,7 +223,7 @@ def _plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
         row = int(frame[missing[0]].is_null().arg_max() or 0)
         raise InputError(f"{path}, row {row + 1}, column {missing[0]}: a value is missing")
     for name, kind in frame.schema.items():
-        wanted = pl.Float64 if kind.is_numeric() and name not in ("label", *_NAMES) else pl.String
+        wanted = pl.Float64 if kind.is_numeric() and name not in ("label", *TEXT) else pl.String
         try:
             frame = frame.with_columns(pl.col(name).cast(wanted))
         except pl.exceptions.PolarsError:
@@ -226,6 +231,3 @@ def _plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
         if wanted == pl.String and (name in SCORES or is_number(name)):
             raise InputError(f"{path}, column {name}: holds {kind}, not numbers; write numbers")
     return frame
-
-
-_NAMES = ("speaker", "utterance", "attack")

@@ -21,7 +21,8 @@ SHOWN = 10
 """How many trials a message lists."""
 
 IDS = ("speaker", "utterance")
-_TEXT = (*IDS, "attack")
+TEXT = (*IDS, "attack")
+"""Columns of names, which stay text whatever they look like."""
 
 
 @dataclass(frozen=True)
@@ -115,25 +116,24 @@ class ScoreTable:
 
     def to_scores(self) -> Scores:
         """The table as plain arrays; it must have both scores and labels."""
-        extra = [n for n in self.frame.columns if n not in (*_TEXT, "label", *SCORES[:2])]
         return Scores(
             asv=self.numbers("asv_score"),
             cm=self.numbers("cm_score"),
             label=self.labels(),
-            **{name: self.text(name) if name in self else None for name in _TEXT},
-            extra={n: self.numbers(n) if _is_float(self, n) else self.text(n) for n in extra},
+            **{name: self.text(name) if name in self else None for name in TEXT},
+            extra={
+                name: self.numbers(name) if kind.is_float() else self.text(name)
+                for name, kind in self.frame.schema.items()
+                if name not in (*TEXT, "label", *SCORES[:2])
+            },
         )
-
-
-def _is_float(table: ScoreTable, column: str) -> bool:
-    return table.frame[column].dtype.is_float()
 
 
 def from_scores(scores: Scores, path: Path) -> ScoreTable:
     """The table of plain arrays."""
     import polars as pl
 
-    columns = {name: getattr(scores, name) for name in _TEXT}
+    columns = {name: getattr(scores, name) for name in TEXT}
     columns |= {"label": np.asarray(LABELS)[np.asarray(scores.label).astype(int)]}
     columns |= {"asv_score": scores.asv, "cm_score": scores.cm} | scores.extra
     present = {name: values for name, values in columns.items() if values is not None}

@@ -20,7 +20,7 @@ speaker verification: fundamentals", 2020.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from lightning_sasv.checks import (
     as_scores,
     as_trials,
     as_two_classes,
+    check_known,
     check_same_length,
 )
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
@@ -204,7 +205,7 @@ def t_dcf(
         >>> round(t_dcf(None, [2.0, 1.0, 0.0], labels, asv_rates=ASVSPOOF5_RATES).min, 6)
         0.077934
     """
-    check_version(version)
+    check_known("version", version, Version)
     columns, codes = {"cm": as_scores(cm, "cm")}, as_labels(labels)
     check_same_length({**columns, "labels": codes})
     if asv_rates is None:
@@ -214,13 +215,6 @@ def t_dcf(
     classes = Classes(columns, codes)
     task = classes.task("cm")
     return t_dcf_of(task, asv_rates or rates_at_eer(classes), as_cost_model(costs), version)
-
-
-def check_version(version: str) -> None:
-    """Raise a ``ValueError`` that lists the versions unless this is one of them."""
-    if version not in get_args(Version):
-        names = ", ".join(get_args(Version))
-        raise ValueError(f"unknown version {version!r}; expected one of {names}")
 
 
 def a_dcf_weights(costs: CostModel) -> tuple[float, float, float]:

@@ -23,9 +23,9 @@ FRR - FAR grows with every rejected trial, so the crossing is found by bisection
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
-from lightning_sasv.checks import ArrayLike, as_trials, as_two_classes, select
+from lightning_sasv.checks import ArrayLike, as_trials, as_two_classes, check_known, select
 from lightning_sasv.metrics.functional.pav import hull
 from lightning_sasv.metrics.functional.points import (
     Counts,
@@ -104,7 +104,7 @@ def eer(pos: ArrayLike, neg: ArrayLike, *, convention: Convention = "asvspoof") 
         >>> eer([3.0, 2.0, 1.0, 4.0], [0.0, 1.5, -1.0, -2.0])
         EER(value=0.25, threshold=1.0)
     """
-    check_convention(convention)
+    check_known("convention", convention, Convention)
     positive, negative = as_two_classes(pos, neg, "eer", "sasv_eers")
     target = Steps(ascending(positive))
     return eer_of(Detection(target, lumped(negative, target.values[0])), convention)
@@ -133,20 +133,13 @@ def sasv_eers(
         >>> sasv_eers([2.0, 1.0, 0.0], ["target", "nontarget", "spoof"]).sasv
         0.0
     """
-    check_convention(convention)
+    check_known("convention", convention, Convention)
     array, codes = as_trials(scores, labels)
     target = Steps(ascending(select(array, codes, (TrialClass.TARGET,))))
     kinds = (select(array, codes, (kind,)) for kind in TASKS["sasv"].negative)
     task = Detection(target, *(lumped(kind, target.values[0]) for kind in kinds))
     found = [eer_of(one, convention) for one in (task, task.against(1), task.against(2))]
     return SASVEERs(*(one.value for one in found), *(one.threshold for one in found))
-
-
-def check_convention(convention: str) -> None:
-    """Raise a ``ValueError`` that lists the conventions unless this is one of them."""
-    if convention not in get_args(Convention):
-        names = ", ".join(get_args(Convention))
-        raise ValueError(f"unknown convention {convention!r}; expected one of {names}")
 
 
 def eer_of(task: Detection, convention: Convention = "asvspoof") -> EER:

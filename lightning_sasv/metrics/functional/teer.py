@@ -28,7 +28,7 @@ Conventions (rules):
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from lightning_sasv.checks import (
     as_labels,
     as_scores,
     check_has_class,
+    check_known,
     check_same_length,
 )
 from lightning_sasv.metrics.functional.concurrent import (
@@ -135,7 +136,7 @@ def t_eer(
         >>> t_eer([2.0, 1.0, 2.0], [1.0, 1.0, 0.0], ["target", "nontarget", "spoof"]).value
         0.0
     """
-    check_rule(rule)
+    check_known("rule", rule, Rule)
     _check_rho(rho)
     return tandem_eer_of(_classes_of(asv, cm, labels), rule, rho)
 
@@ -173,7 +174,7 @@ def t_eer_path(
         >>> t_eer_path([2.0, 1.0, 2.0], [1.0, 1.0, 0.0], ["target", "nontarget", "spoof"]).value
         array([0.33333333, 0.        ])
     """
-    check_rule(rule)
+    check_known("rule", rule, Rule)
     _check_rho(rho)
     tandem = tandem_of(asv, cm, labels)
     points = tandem.points()
@@ -199,12 +200,6 @@ def tandem_eer_of(classes: Classes, rule: Rule = "interpolated", rho: float = 0.
 
 def _meeting(classes: Classes) -> Meeting | None:
     return classes.once("meeting", lambda: find_meeting(Tandem(*classes.tandem())))
-
-
-def check_rule(rule: str) -> None:
-    """Raise a ``ValueError`` that lists the rules unless this is one of them."""
-    if rule not in get_args(Rule):
-        raise ValueError(f"unknown rule {rule!r}; expected one of {', '.join(get_args(Rule))}")
 
 
 def _check_rho(rho: float) -> None:
