@@ -80,13 +80,15 @@ def _read(path: str | Path, layout: str) -> ScoreTable:
 def read_trials(path: str | Path) -> TrialList:
     """Read an ASV trial list, ``speaker utterance attack key`` (key: target, nontarget, spoof)."""
     table = _read(path, TRIALS)
-    return TrialList(*map(table.text, TEXT), label=table.labels().astype(np.int8))
+    names = {name: table.text(name) for name in TEXT}
+    return TrialList(**names, label=table.labels().astype(np.int8))
 
 
 def read_utterances(path: str | Path) -> UtteranceList:
     """Read a CM protocol, ``speaker utterance - attack key`` (key: bonafide, spoof)."""
     table = _read(path, UTTERANCES)
-    return UtteranceList(*map(table.text, TEXT), bonafide=table.text("label") == "bonafide")
+    names = {name: table.text(name) for name in TEXT}
+    return UtteranceList(**names, bonafide=table.text("label") == "bonafide")
 
 
 def read_enrolment(*paths: str | Path) -> dict[str, list[str]]:

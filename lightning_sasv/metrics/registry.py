@@ -224,7 +224,8 @@ def _nce(find: Callable[[Classes, CostModel], float]) -> Function:
 
 
 _SASV, _CM, _PAIR = ("sasv",), ("cm",), ("asv", "cm")
-_GROUPS: tuple[Place, ...] = ("groups", "compared")
+_COMPARED: tuple[Place, ...] = ("compared",)
+_GROUPS: tuple[Place, ...] = ("groups", *_COMPARED)
 _SHORT: tuple[Place, ...] = (*_GROUPS, "results", "page")
 _FIRST: tuple[Place, ...] = (*_SHORT, "cards", "table1")
 _PAPER: tuple[Place, ...] = ("results", "page", "table1")
@@ -274,7 +275,7 @@ _ENTRIES = (
     _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
     *_eer("asv", "ASV EER", tables=_GROUPS),
     *_eer("cm", "CM EER", tables=_GROUPS),
-    Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=("compared",)),
+    Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=_COMPARED),
     Metric("cm_cllr_min", "CM Cllr min", "bits", _CM, _cllr("cm", "min")),
     Metric("cm_cllr_calib", "CM Cllr calib", "bits", _CM, _cllr("cm", "calib")),
     Metric("cm_min_dcf", "CM DCF min", "cost", _CM, _dcf("cm", "min")),
