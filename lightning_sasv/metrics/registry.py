@@ -398,7 +398,7 @@ def all_metrics(
         >>> found["sasv_eer"], found["min_a_dcf"]
         (0.0, 0.0)
     """
-    columns = _columns(asv, cm, sasv)
+    columns = _columns(asv=asv, cm=cm, sasv=sasv)
     codes = as_labels(labels)
     check_same_length({**columns, "labels": codes})
     settings = Settings(as_cost_model(costs), as_cost_model(tandem_costs), convention)
@@ -445,7 +445,7 @@ def by_group(
         >>> {attack: metrics["spf_eer"] for attack, metrics in found.items()}
         {'A1': 0.0, 'A2': 0.0}
     """
-    columns = _columns(asv, cm, sasv)
+    columns = _columns(asv=asv, cm=cm, sasv=sasv)
     codes, column = as_labels(labels), np.asarray(groups).astype(str)
     check_same_length({**columns, "labels": codes, "groups": column})
     settings = Settings(as_cost_model(costs), as_cost_model(tandem_costs), convention)
@@ -459,10 +459,7 @@ def by_group(
     return results
 
 
-def _columns(
-    asv: ArrayLike | None, cm: ArrayLike | None, sasv: ArrayLike | None
-) -> dict[str, Floats]:
-    given = {"asv": asv, "cm": cm, "sasv": sasv}
+def _columns(**given: ArrayLike | None) -> dict[str, Floats]:
     columns = {name: as_scores(x, name) for name, x in given.items() if x is not None}
     if not columns:
         raise InputError("no scores: give at least one of asv, cm, sasv")
