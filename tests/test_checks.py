@@ -91,21 +91,18 @@ def test_scores_of_any_type_are_widened(dtype: str) -> None:
     assert as_scores((1, 2), "x").tolist() == as_scores([1.0, 2.0], "x").tolist()
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        WORDS,
-        WORDS.tolist(),
-        WORDS.astype(object),
-        WORDS.astype("S"),
-        LABELS.astype(np.uint8),
-        LABELS.astype(np.float32),
-        torch.from_numpy(LABELS).to(torch.bfloat16),
-        LABELS.tolist(),
-        [TrialClass(code) for code in LABELS],
-    ],
-    ids=["words", "list", "objects", "bytes", "uint8", "float32", "bfloat16", "codes", "members"],
-)
+KINDS = {
+    "words": WORDS,
+    "list of words": WORDS.tolist(),
+    "bytes": WORDS.astype("S"),
+    "uint8": LABELS.astype(np.uint8),
+    "list": LABELS.tolist(),
+    "members": [TrialClass(code) for code in LABELS],
+}
+AS_NUMBERS = [LABELS.astype(np.float32), torch.from_numpy(LABELS).to(torch.bfloat16)]
+
+
+@pytest.mark.parametrize("labels", [*KINDS.values(), *AS_NUMBERS, WORDS.astype(object)])
 def test_labels_of_any_kind(labels: Any) -> None:
     assert as_labels(labels).tolist() == LABELS.tolist()
     assert as_labels(labels).dtype == np.int8
@@ -182,18 +179,7 @@ def test_functions_of_two_classes_check_both(metric: Metric) -> None:
 
 @pytest.mark.parametrize("metric", TWO_CLASSES)
 @pytest.mark.parametrize(
-    "labels",
-    [
-        LABELS,
-        LABELS.astype(np.uint8),
-        LABELS.tolist(),
-        LABELS == 1,
-        torch.from_numpy(LABELS == 1),
-        WORDS,
-        WORDS.tolist(),
-        WORDS.astype("S"),
-    ],
-    ids=["int64", "uint8", "list", "bool", "tensor", "words", "list of words", "bytes"],
+    "labels", [*KINDS.values(), LABELS, LABELS == 1, torch.from_numpy(LABELS == 1)]
 )
 def test_labels_are_not_taken_for_negatives(metric: Metric, labels: Any) -> None:
     message = f"neg holds labels, not scores: {metric.__name__} takes .*; .* takes scores and label"

@@ -40,34 +40,32 @@ def sides(trials):
     return [(asv[bonafide], labels[bonafide] == 1), (cm, bonafide)]
 
 
+def check_sides(trials, found, recipe, **tolerance):
+    """A calibration is scikit-learn's; the recipe gives weights, penalty and prior of a side."""
+    weight, bias = found
+    for side, (x, y) in enumerate(sides(trials)):
+        weights, penalty, prior = recipe(y)
+        slope, intercept = judge(x, y, weights, penalty)
+        assert weight[side, side] == pytest.approx(slope, **tolerance)
+        offset = intercept - math.log(prior / (1 - prior))
+        assert bias[side] == pytest.approx(offset, **tolerance)
+    assert weight[0, 1] == weight[1, 0] == 0
+
+
 @pytest.mark.parametrize("penalty", [None, 0.0, 1.0, 30.0])
 def test_paper_recipe_is_the_weighted_regression_of_scikit_learn(trials, pairs, penalty):
-    weight, bias = fit_paper(pairs, trials[2].numpy(), SETTINGS | {"penalty": penalty})
-    for side, (x, y) in enumerate(sides(trials)):
-        prior = y.mean()
-        slope, intercept = judge(
-            x, y, np.where(y, prior, 1 - prior), 1.0 if penalty is None else penalty
-        )
-        assert weight[side, side].item() == pytest.approx(slope, rel=1e-6)
-        assert bias[side].item() == pytest.approx(
-            intercept - math.log(prior / (1 - prior)), rel=1e-6
-        )
-    assert weight[0, 1] == weight[1, 0] == 0
+    found = fit_paper(pairs, trials[2].numpy(), SETTINGS | {"penalty": penalty})
+    strength = 1.0 if penalty is None else penalty
+    recipe = lambda y: (np.where(y, y.mean(), 1 - y.mean()), strength, y.mean())  # noqa: E731
+    check_sides(trials, found, recipe, rel=1e-6)
 
 
 @pytest.mark.parametrize("prior", [0.05, 0.5, 0.9])
 def test_effective_prior_recipe_is_the_textbook_regression(trials, pairs, prior):
-    weight, bias = fit_effective_prior(
-        pairs, trials[2].numpy(), SETTINGS | {"effective_prior": prior}
-    )
-    for side, (x, y) in enumerate(sides(trials)):
-        weights = np.where(y, prior / y.sum(), (1 - prior) / (~y).sum())
-        # Scikit-learn's tolerance is absolute, so it gets weights of the size of the data.
-        slope, intercept = judge(x, y, weights * len(x), 0.0)
-        assert weight[side, side].item() == pytest.approx(slope, rel=1e-5)
-        assert bias[side].item() == pytest.approx(
-            intercept - math.log(prior / (1 - prior)), rel=1e-5, abs=1e-6
-        )
+    found = fit_effective_prior(pairs, trials[2].numpy(), SETTINGS | {"effective_prior": prior})
+    # Scikit-learn's tolerance is absolute, so it gets weights of the size of the data.
+    recipe = lambda y: (np.where(y, prior / y.mean(), (1 - prior) / (1 - y.mean())), 0.0, prior)  # noqa: E731
+    check_sides(trials, found, recipe, rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])

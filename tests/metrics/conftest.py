@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lightning_sasv.metrics.functional import all_metrics
+from tests.metrics.metric_classes import Columns
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture(scope="session")
-def simulated() -> dict[str, np.ndarray]:
+def simulated() -> Columns:
     """A small tandem with ties, speakers and attacks: asv, cm, sasv, labels, speaker, attack."""
     rng = np.random.default_rng(7)
     size = 1200
@@ -29,18 +30,18 @@ def simulated() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def pair(simulated: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+def pair(simulated: Columns) -> tuple[np.ndarray, ...]:
     """ASV scores, CM scores and labels of the simulated tandem."""
     return tuple(simulated[name] for name in ("asv", "cm", "labels"))
 
 
 @pytest.fixture(scope="session")
-def columns(simulated: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def columns(simulated: Columns) -> Columns:
     """The three columns of scores of the simulated tandem."""
     return {name: simulated[name] for name in ("asv", "cm", "sasv")}
 
 
 @pytest.fixture(scope="session")
-def expected(columns: dict[str, np.ndarray], simulated: dict[str, np.ndarray]) -> dict[str, float]:
+def expected(columns: Columns, simulated: Columns) -> dict[str, float]:
     """Every metric of the simulated tandem."""
     return all_metrics(**columns, labels=simulated["labels"], llrs=True)

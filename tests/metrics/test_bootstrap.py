@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import tracemalloc
-from typing import Any
+from typing import Any, get_args
 from unittest import mock
 
 import numpy as np
 import pytest
 from confidence_intervals import get_conf_int
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils import resample
 
@@ -24,41 +24,44 @@ from lightning_sasv.metrics.functional import (
     bootstrap,
     eer,
     paired_bootstrap,
-    sasv_eers,
 )
-from lightning_sasv.metrics.functional.eer import rate_of
+from lightning_sasv.metrics.functional.eer import Convention, rate_of
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import values_of
-from tests.metrics.oracles import repeat, trials
+from tests.metrics.oracles import trials
 
 Columns = dict[str, np.ndarray]
 
 
 def weighted(
-    columns: Columns,
-    labels: np.ndarray,
-    w: np.ndarray,
-    names: list[str],
-    settings: Settings = Settings(),  # noqa: B008  # it cannot change
+    columns: Columns, labels: np.ndarray, w: np.ndarray, convention: Convention = "asvspoof"
 ) -> dict[str, float]:
-    return values_of(names, Classes(columns, labels.astype(np.int8)).weighted(w), settings)
+    classes = Classes(columns, labels.astype(np.int8)).weighted(w)
+    return values_of(list(COLUMNS), classes, Settings(convention=convention))
 
 
-@given(trials(5), st.data())
+@given(trials(5), st.sampled_from(get_args(Convention)), st.data())
+@settings(max_examples=200)
 def test_whole_weights_are_literal_repetitions(
-    case: tuple[np.ndarray, np.ndarray, np.ndarray], data: st.DataObject
+    case: tuple[np.ndarray, ...], convention: Convention, data: st.DataObject
 ) -> None:
     asv, cm, labels = case
     w = np.array(data.draw(st.lists(st.integers(0, 3), min_size=asv.size, max_size=asv.size)))
     columns = {"asv": asv, "cm": cm, "sasv": asv + cm}
-    found = weighted(columns, labels, w, list(COLUMNS))
-    drawn = dict(zip((*columns, "labels"), repeat(w, *columns.values(), labels), strict=True))
+    found = weighted(columns, labels, w, convention)
+    drawn = dict(
+        zip(
+            (*columns, "labels"),
+            [np.repeat(x, w) for x in (*columns.values(), labels)],
+            strict=True,
+        )
+    )
     if set(drawn["labels"].tolist()) != {0, 1, 2}:
         whole = all_metrics(**drawn, allow_missing=True) if drawn["labels"].size else {}
         complete = {name for name, value in found.items() if not math.isnan(value)}
         assert complete == {n for n in COLUMNS if not math.isnan(whole.get(n, math.nan))}
         return
-    expected = all_metrics(**drawn, llrs=True)
+    expected = all_metrics(**drawn, llrs=True, convention=convention)
     for name, value in found.items():
         tolerance = 1e-8 if name == "nce_min" else 1e-11  # that is found by iteration
         assert value == pytest.approx(expected[name], abs=tolerance, nan_ok=True), name
@@ -73,13 +76,12 @@ def test_every_metric_every_way_is_that_of_the_resampled_trials(
     found = bootstrap(list(COLUMNS), columns, labels, clusters, n=4, seed=2)
     assert set(found) == set(COLUMNS)
     for k, w in enumerate(replicate_weights(labels.size, clusters, 4, seed=2)):
-        drawn = all_metrics(*repeat(w, *columns.values(), labels), llrs=True)
+        drawn = all_metrics(*[np.repeat(x, w) for x in (*columns.values(), labels)], llrs=True)
         for name, interval in found.items():
             assert interval.replicates[k] == pytest.approx(drawn[name], abs=1e-9), name
     values = {name: interval.value for name, interval in found.items()}
     assert values == pytest.approx({name: expected[name] for name in COLUMNS}, rel=1e-12)
-    ones = weighted(columns, labels, np.ones_like(labels), list(COLUMNS))
-    assert ones == pytest.approx(values, rel=1e-12)
+    assert weighted(columns, labels, np.ones_like(labels)) == pytest.approx(values, rel=1e-12)
     assert all(one.undefined == 0 and one.low <= one.high for one in found.values())
 
 
@@ -110,19 +112,6 @@ def test_infinite_replicates_are_ordered_in_the_interval() -> None:
     low, high = percentile_interval(np.array([math.nan, 1.0, math.inf, 2.0, math.inf]), 50)
     assert (low, high) == (1.75, math.inf)
     assert all(math.isnan(end) for end in percentile_interval(np.full(3, math.nan)))
-
-
-@pytest.mark.parametrize("convention", ["asvspoof", "interpolated", "max", "rocch"])
-def test_weights_are_repetitions_under_every_convention(
-    convention: str, simulated: Columns, rng: np.random.Generator
-) -> None:
-    scores, labels = simulated["sasv"], simulated["labels"]
-    w = rng.integers(0, 3, scores.size)
-    setting = Settings(convention=convention)  # type: ignore[arg-type]
-    names = ["sasv_eer", "sv_eer", "spf_eer"]
-    found = weighted({"sasv": scores}, labels, w, names, setting)
-    expected = sasv_eers(*repeat(w, scores, labels), convention=convention)  # type: ignore[arg-type]
-    assert list(found.values()) == pytest.approx(expected[:3], abs=1e-14)
 
 
 def test_interval_is_the_packages_on_the_same_draws(simulated: Columns) -> None:
@@ -200,35 +189,11 @@ def test_crossed_clusters_multiply_and_bona_fide_has_no_attack() -> None:
     assert seen == {(0.0, 2.0), (1.0, 1.0), (2.0, 0.0)}
 
 
-def test_speakers_are_a_wider_unit_than_trials(rng: np.random.Generator) -> None:
-    labels = np.tile([0, 1, 2], 600)
-    speaker = np.repeat([f"S{k}" for k in range(30)], 60)
-    shift = np.repeat(rng.normal(0, 1, 30), 60)  # speakers differ
-    scores = 2.0 * (labels == 1) + shift + rng.normal(size=1800)
-    by_trial = bootstrap("sasv_eer", scores, labels, n=200)
-    by_speaker = bootstrap("sasv_eer", scores, labels, speaker, n=200)
-    assert by_speaker.half_width > 1.5 * by_trial.half_width
-    assert by_trial.low < by_trial.value < by_trial.high
-
-
-def test_coverage_of_the_normal_theory_interval(rng: np.random.Generator) -> None:
-    labels = np.repeat([0, 1, 2], [0, 400, 400])
-    labels[:10] = 0
-    scores = rng.normal(2.0 * (labels == 1), 1)
-    found = bootstrap("cllr", scores, labels, n=400)
-    losses = np.logaddexp(0, np.where(labels == 1, -scores, scores)) / math.log(2)
-    parts = [losses[labels == 1], losses[labels != 1]]
-    deviation = math.sqrt(sum(part.var() / part.size for part in parts)) / 2
-    assert found.half_width == pytest.approx(1.96 * deviation, rel=0.2)
-
-
 def test_replicates_without_a_class_are_left_out_and_counted() -> None:
     found = bootstrap("sv_eer", [2.0, 1.0, 0.0, 0.5], [1, 2, 0, 0], n=200)
     assert 0 < found.undefined < 200
     assert np.isnan(found.replicates).sum() == found.undefined
     assert math.isfinite(found.low)
-    never = bootstrap("asv_eer", [1.0, 0.0], [1, 2], n=1, seed=1)
-    assert never.undefined in (0, 1)
 
 
 def test_paired_difference_of_a_system_with_itself_and_with_a_worse_one(
@@ -245,14 +210,6 @@ def test_paired_difference_of_a_system_with_itself_and_with_a_worse_one(
     back = paired_bootstrap("sasv_eer", scores, worse, labels, n=200)
     assert back.difference == -found.difference
     assert back.replicates.tolist() == (-found.replicates).tolist()
-
-
-def test_paired_interval_is_narrower_than_the_two_alone(simulated: Columns) -> None:
-    scores, labels = simulated["sasv"], simulated["labels"]
-    close = scores + 0.01 * simulated["asv"]
-    paired = paired_bootstrap("cllr", scores, close, labels, n=100)
-    alone = bootstrap("cllr", scores, labels, n=100)
-    assert paired.high - paired.low < 0.2 * (alone.high - alone.low)
 
 
 def test_pair_metrics_take_a_pair_of_columns(pair: tuple[np.ndarray, ...]) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.metrics import ADCF, CMEER, SASVEER, TDCF, Cllr, CrossEntropy, TandemEER
-from lightning_sasv.metrics.functional import all_metrics, eer, t_eer
+from lightning_sasv.metrics.functional import all_metrics, eer, sasv_eers, t_eer
 from tests.metrics.metric_classes import ALL, PAIR, Columns, Maker, feed, tensors
 
 
@@ -49,9 +49,8 @@ def test_forward_gives_the_batch_and_keeps_all(simulated: Columns) -> None:
     scores, labels = tensors(simulated, "sasv_eer")
     metric = SASVEER()
     batches = [metric(scores[k : k + 300], labels[k : k + 300]) for k in (0, 300)]
-    alone = eer(scores[:300][labels[:300] == 1], scores[:300][labels[:300] != 1]).value
+    alone, both = (sasv_eers(scores[:n], labels[:n]).sasv for n in (300, 600))
     assert float(batches[0]) == alone
-    both = eer(scores[:600][labels[:600] == 1], scores[:600][labels[:600] != 1]).value
     assert float(metric.compute()) == both
     metric.reset()
     metric.update(scores[:300], labels[:300])

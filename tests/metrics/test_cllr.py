@@ -84,14 +84,6 @@ def test_whole_weights_are_repetitions(
     assert weighted == pytest.approx(literal, abs=1e-12)
 
 
-def test_weights_mix_the_negatives_by_rho(rng: np.random.Generator) -> None:
-    tar, non, spf = rng.normal(2, 1, 30), rng.normal(0, 1, 50), rng.normal(1, 1, 20)
-    rho = 0.3
-    weights = np.r_[np.full(50, (1 - rho) / 50), np.full(20, rho / 20)]
-    mixed = cllr(tar, np.r_[non, spf], neg_weights=weights)
-    assert mixed == pytest.approx((1 - rho) * cllr(tar, non) + rho * cllr(tar, spf), rel=1e-12)
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

@@ -93,18 +93,6 @@ def test_every_equal_error_rate_of_weights_is_that_of_repeated_trials(
     check_rates(partial(eer_of, task), np.repeat(pos, w), np.repeat(neg, v))
 
 
-@given(WITH_INFINITIES, WITH_INFINITIES, st.lists(st.integers(-8, 8), min_size=1, unique=True))
-@settings(max_examples=200)
-def test_every_equal_error_rate_of_a_grid_is_that_of_scores_rounded_up(
-    pos: np.ndarray, neg: np.ndarray, grid: list[int]
-) -> None:
-    edges = np.append(np.sort(grid) / 4, math.inf)
-    bins = [np.searchsorted(edges, part) for part in (pos, neg)]
-    counts = (np.bincount(part, minlength=edges.size) for part in bins)
-    task = Detection(*(Steps(edges, part) for part in counts))
-    check_rates(partial(eer_of, task), edges[bins[0]], edges[bins[1]], threshold=False)
-
-
 @given(WITH_INFINITIES, WITH_INFINITIES)
 @settings(max_examples=300)
 def test_negatives_below_every_positive_may_be_one_lump(pos: np.ndarray, neg: np.ndarray) -> None:

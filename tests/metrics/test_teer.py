@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.metrics.functional import concurrent, eer, t_eer, t_eer_path, tandem
@@ -41,7 +41,15 @@ def full_search(asv: np.ndarray, cm: np.ndarray, labels: np.ndarray, rho: float)
     return path
 
 
+_ON_A_STEP = (  # the end of the path and a step of the CM fall together but for rounding
+    np.array([0.5, -0.5, 0.0, 0.5, 0.5, -0.5, 0.5, 0.5, -0.5, -0.5, 0.0, 0.0]),
+    np.array([-0.4, -0.1, -0.2, 0.8, 2.4, 1.0, 0.2, -2.3, 2.1, -0.6, 0.0, 0.5]),
+    np.array([2, 1, 2, 0, 1, 2, 0, 0, 2, 0, 1, 0]),
+)
+
+
 @given(trials(max_per_class=4))
+@example(_ON_A_STEP)
 @settings(max_examples=120)
 def test_concurrent_point_solves_the_cells(case: Trials) -> None:
     found, possible = t_eer(*case), concurrent_values(*case)
@@ -225,15 +233,6 @@ def test_closest_value_of_a_cm_worse_than_chance_is_that_of_the_open_verifier() 
     assert not found.exists
     assert found.closest == pytest.approx(0.5, abs=0.05)
     assert found.residual < 0.15
-
-
-def test_path_that_ends_on_a_cm_step_has_no_point_there() -> None:
-    """The end of the path and a step of the CM fall together but for rounding."""
-    asv = np.array([0.5, -0.5, 0.0, 0.5, 0.5, -0.5, 0.5, 0.5, -0.5, -0.5, 0.0, 0.0])
-    cm = np.array([-0.4, -0.1, -0.2, 0.8, 2.4, 1.0, 0.2, -2.3, 2.1, -0.6, 0.0, 0.5])
-    labels = np.array([2, 1, 2, 0, 1, 2, 0, 0, 2, 0, 1, 0])
-    assert concurrent_values(asv, cm, labels) == []
-    assert not t_eer(asv, cm, labels).exists
 
 
 def test_perfect_tandem_has_rate_zero() -> None:
