@@ -81,10 +81,8 @@ def test_scores_on_disk(run: tuple[pl.Trainer, Path], twin: Corpus) -> None:
     module = run[0].lightning_module
     for data in (twin.dev, twin.eval):
         table = read_scores(run[1] / "scores" / f"{data.name}.csv")
-        np.testing.assert_array_equal(table.speaker, data.trials.speaker)
-        np.testing.assert_array_equal(table.utterance, data.trials.utterance)
-        np.testing.assert_array_equal(table.attack, data.trials.attack)
-        np.testing.assert_array_equal(table.label, data.trials.label)
+        for name in ("speaker", "utterance", "attack", "label"):
+            np.testing.assert_array_equal(getattr(table, name), getattr(data.trials, name))
         np.testing.assert_array_equal(table.asv, data.asv_scores.double())
         fused = module.fusion["L3c"](table.asv, table.cm)
         np.testing.assert_allclose(table.extra["sasv_L3c"], fused.sasv, rtol=1e-12)
@@ -100,9 +98,8 @@ def test_metrics_on_disk_and_in_the_log(run: tuple[pl.Trainer, Path]) -> None:
         for split in ("dev", "eval"):
             table = read_scores(run[1] / "scores" / f"{split}.csv")
             rates = sasv_eers(table.extra[f"sasv_{name}"], table.label)
-            assert metrics[name][split]["sasv_eer"] == rates.sasv
-            assert metrics[name][split]["sv_eer"] == rates.sv
-            assert metrics[name][split]["spf_eer"] == rates.spf
+            for task in ("sasv", "sv", "spf"):
+                assert metrics[name][split][f"{task}_eer"] == getattr(rates, task)
     assert 0 <= metrics["L3c"]["fitted"]["rho"] <= 1
     logged = run[0].callback_metrics
     for key in ("sasv_eer", "cllr", "min_a_dcf"):

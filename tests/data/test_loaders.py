@@ -6,44 +6,38 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_sasv.data import make_twin
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.loaders import IGNORE, BlockLoader, ProbeBatches, TrainBlocks
 from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.trials import TrialClass
 
 
-@pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return make_twin(0.02)
-
-
-def test_blocks_hold_the_sampled_trials_in_order(corpus: Corpus) -> None:
+def test_blocks_hold_the_sampled_trials_in_order(twin: Corpus) -> None:
     seeds = [3, 4]
-    blocks = TrainBlocks(corpus.train, seeds, batch_size=24, steps_per_block=5)
+    blocks = TrainBlocks(twin.train, seeds, batch_size=24, steps_per_block=5)
     epoch = [blocks[2, number] for number in range(len(blocks))]
     labels = torch.cat([block.label for block in epoch])  # (steps, seeds, batch)
     vectors = torch.cat([block.vectors for block in epoch])
-    size = len(corpus.train.utterances)
+    size = len(twin.train.utterances)
     assert labels.shape[0] == -(-size // 24) == blocks.steps
     for row, seed in enumerate(seeds):
-        drawn = TrialSampler(corpus.train.utterances).epoch(seed, 2)
+        drawn = TrialSampler(twin.train.utterances).epoch(seed, 2)
         kept = labels[:, row].flatten() != IGNORE
         assert kept[:size].all()
         assert not kept[size:].any()
         genuine = torch.from_numpy(drawn.label != TrialClass.SPOOF).long()
         assert torch.equal(labels[:, row].flatten()[:size], genuine)
         own = vectors[:, row].flatten(0, 1)[:size]
-        assert torch.equal(own, corpus.train.vectors[torch.from_numpy(drawn.probe)])
+        assert torch.equal(own, twin.train.vectors[torch.from_numpy(drawn.probe)])
     counts = torch.cat([block.counts for block in epoch])
     assert torch.equal(counts.sum(-1)[:-1], torch.full_like(counts.sum(-1)[:-1], 24))
     assert int(counts.sum()) == size * len(seeds)
 
 
 @pytest.mark.parametrize("world", [2, 3, 30])
-def test_processes_share_each_batch(corpus: Corpus, world: int) -> None:
-    whole = TrainBlocks(corpus.train, [1], 24, 4)
-    shares = [TrainBlocks(corpus.train, [1], 24, 4, rank, world) for rank in range(world)]
+def test_processes_share_each_batch(twin: Corpus, world: int) -> None:
+    whole = TrainBlocks(twin.train, [1], 24, 4)
+    shares = [TrainBlocks(twin.train, [1], 24, 4, rank, world) for rank in range(world)]
     for number in (0, len(whole) - 1):
         block, parts = whole[0, number], [share[0, number] for share in shares]
         assert torch.equal(torch.stack([p.counts for p in parts]).unique(dim=0)[0], block.counts)
@@ -51,8 +45,8 @@ def test_processes_share_each_batch(corpus: Corpus, world: int) -> None:
         assert torch.equal(labels.sort(dim=-1).values, block.label.sort(dim=-1).values)
 
 
-def test_loader_resumes_in_the_middle_of_an_epoch(corpus: Corpus) -> None:
-    loader = BlockLoader(TrainBlocks(corpus.train, [1], 24, 4))
+def test_loader_resumes_in_the_middle_of_an_epoch(twin: Corpus) -> None:
+    loader = BlockLoader(TrainBlocks(twin.train, [1], 24, 4))
     loader.sampler.set_epoch(3)
     whole = list(loader)
     assert len(whole) == len(loader) > 4
@@ -61,7 +55,7 @@ def test_loader_resumes_in_the_middle_of_an_epoch(corpus: Corpus) -> None:
     for _ in range(3):
         next(iterator)
     state = loader.state_dict()
-    other = BlockLoader(TrainBlocks(corpus.train, [1], 24, 4))
+    other = BlockLoader(TrainBlocks(twin.train, [1], 24, 4))
     other.load_state_dict(state)
     other.sampler.set_epoch(3)
     rest = list(other)
@@ -73,18 +67,18 @@ def test_loader_resumes_in_the_middle_of_an_epoch(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("world", [1, 2, 1000])
-def test_every_probe_is_scored_once(corpus: Corpus, world: int) -> None:
-    parts = [ProbeBatches(corpus.dev, 7, rank, world) for rank in range(world)]
+def test_every_probe_is_scored_once(twin: Corpus, world: int) -> None:
+    parts = [ProbeBatches(twin.dev, 7, rank, world) for rank in range(world)]
     assert all(len(part) >= 1 for part in parts)
     batches = [part[number] for part in parts for number in range(len(part))]
     index = torch.cat([batch.rows for batch in batches])
-    assert torch.equal(index.sort().values, torch.arange(len(corpus.dev.probes)))
+    assert torch.equal(index.sort().values, torch.arange(len(twin.dev.probes)))
     vectors = torch.cat([batch.vectors for batch in batches])
-    assert torch.equal(vectors, corpus.dev.probe_vectors[index])
+    assert torch.equal(vectors, twin.dev.probe_vectors[index])
 
 
-def test_asv_scores_are_the_cosines_of_the_trials(corpus: Corpus) -> None:
-    dev = corpus.dev
+def test_asv_scores_are_the_cosines_of_the_trials(twin: Corpus) -> None:
+    dev = twin.dev
     rows = np.random.default_rng(0).choice(len(dev.trials), 50)
     for row in rows:
         model = dev.models.select([dev.trials.speaker[row]])[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,11 +14,12 @@ from hypothesis import strategies as st
 from scipy.stats import norm, rankdata, skew
 
 from lightning_sasv.data.corpus import ASV_DIM, CM_DIM, Corpus, TrialSet
-from lightning_sasv.data.protocols import read_trials, read_utterances
+from lightning_sasv.data.protocols import TRAIN_PROTOCOL, read_trials, read_utterances
 from lightning_sasv.data.twin import _rotation, asv_vectors, make_twin
 from lightning_sasv.data.twin_layout import KNOWN_ATTACKS, PLANS, UNSEEN_ATTACKS, lay_out
 from lightning_sasv.data.twin_scores import _normal_scores, draw_scores, skewed
 from lightning_sasv.errors import InputError
+from lightning_sasv.scores import read_scores
 from lightning_sasv.trials import TrialClass
 
 
@@ -211,36 +211,32 @@ def test_full_scale_counts(full: Corpus) -> None:
 @pytest.mark.parametrize("name", ["dev", "eval"])
 def test_full_scale_structure_is_the_real_one(full: Corpus, shared: Path, name: str) -> None:
     """Trials per enrolled speaker, and utterances per training speaker, as in the real lists."""
+
+    def counts(speakers: np.ndarray) -> list[int]:
+        return sorted(Counter(speakers.tolist()).values())
+
     protocols = shared / "data" / "sasv2022" / "protocols"
     real = read_trials(protocols / f"ASVspoof2019.LA.asv.{name}.gi.trl.txt")
     twin = getattr(full, name).trials
     for code in TrialClass:
-        counts = [Counter(t.speaker[t.label == code].tolist()).values() for t in (real, twin)]
-        assert sorted(counts[0]) == sorted(counts[1])
-    train = read_utterances(protocols / "ASVspoof2019.LA.cm.train.trn.txt")
+        assert counts(real.speaker[real.label == code]) == counts(twin.speaker[twin.label == code])
+    train, own = read_utterances(protocols / TRAIN_PROTOCOL), full.train.utterances
     for bonafide in (True, False):
-        counts = [
-            Counter(u.speaker[u.bonafide == bonafide].tolist()).values()
-            for u in (train, full.train.utterances)
-        ]
-        assert sorted(counts[0]) == sorted(counts[1])
+        mine, theirs = (counts(u.speaker[u.bonafide == bonafide]) for u in (own, train))
+        assert mine == theirs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dev", "eval"])
 def test_full_scale_asv_statistics_are_the_real_ones(full: Corpus, shared: Path, name: str) -> None:
     """Mean within 0.012, sd within 0.012, skewness within 0.25 of the real scores."""
-    with (shared / "data" / "sasv2022" / f"{name}_scores.csv").open() as file:
-        rows = [(r["label"], r["attack"], float(r["asv_score"])) for r in csv.DictReader(file)]
-    real_label, real_attack, real = (np.array(column) for column in zip(*rows, strict=True))
+    real = read_scores(shared / "data" / "sasv2022" / f"{name}_scores.csv")
     trial_set: TrialSet = getattr(full, name)
-    scores = trial_set.asv_scores.numpy()
-    groups = [(real_label == str(c), trial_set.trials.label == c) for c in TrialClass]
-    groups += [
-        (real_attack == attack, trial_set.trials.attack == attack)
-        for attack in sorted(set(real_attack) - {"-"})
-    ]
+    trials, scores = trial_set.trials, trial_set.asv_scores.numpy()
+    groups = [(real.label == code, trials.label == code) for code in TrialClass]
+    attacks = sorted(set(real.attack) - {"-"})
+    groups += [(real.attack == attack, trials.attack == attack) for attack in attacks]
     for there, here in groups:
-        assert scores[here].mean() == pytest.approx(real[there].mean(), abs=0.012)
-        assert scores[here].std() == pytest.approx(real[there].std(), abs=0.012)
-        assert skew(scores[here]) == pytest.approx(skew(real[there]), abs=0.25)
+        assert scores[here].mean() == pytest.approx(real.asv[there].mean(), abs=0.012)
+        assert scores[here].std() == pytest.approx(real.asv[there].std(), abs=0.012)
+        assert skew(scores[here]) == pytest.approx(skew(real.asv[there]), abs=0.25)

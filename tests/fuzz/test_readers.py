@@ -43,23 +43,14 @@ SCORES = toy_scores(90)
 
 
 class Reader(NamedTuple):
-    """A reader, what must hold of all that it returns, and files that it reads.
-
-    Attributes:
-        read: Reads a file.
-        right: Whether what was read is valid.
-        valid: Valid files, which are altered.
-        examples: Broken files which are always tried.
-        name: Place of the file.
-        share: One of so many examples is tried.
-    """
+    """A reader, what must hold of all that it returns, valid files to alter, and broken ones."""
 
     read: Callable[[Path], Any]
     right: Callable[[Any], bool]
     valid: Sequence[bytes]
     examples: Sequence[bytes] = ()
-    name: str = "file"
-    share: int = 1
+    name: str = "file"  # where it is read from
+    share: int = 1  # one of so many examples is tried
 
 
 def right_table(table: ScoreTable) -> bool:
@@ -213,12 +204,11 @@ READERS = {
     ),
 }
 for layout in (None, *LAYOUTS):
+    valid = [TEXTS.get(layout or "csv", WRITTEN["parquet"])]
     for mend in (False, True):
+        read = partial(read_table, format=layout, mend=mend)
         READERS[f"scores as {layout}{', mended' * mend}"] = Reader(
-            partial(read_table, format=layout, mend=mend),
-            right_table,
-            [TEXTS.get(layout or "csv", WRITTEN["parquet"])],
-            share=4,
+            read, right_table, valid, share=4
         )
 folder_of("signed", BUNDLE)
 for part in BUNDLE:
