@@ -6,7 +6,6 @@ from lightning_sasv.decisions.costs import (
     CostModel,
     as_cost_model,
     cost_preset,
-    read_costs,
 )
 from lightning_sasv.decisions.outcome import (
     EmpiricalCost,
@@ -38,7 +37,7 @@ from lightning_sasv.decisions.ternary import (
 )
 
 __all__ = ["closure", "ilr", "ilr_of_llrs", "inverse_ilr", "perturb"]
-__all__ += ["PRESETS", "CostModel", "as_cost_model", "cost_preset", "read_costs"]
+__all__ += ["PRESETS", "CostModel", "as_cost_model", "cost_preset"]
 __all__ += ["EmpiricalCost", "PolicyCost", "compare_policies", "empirical_cost"]
 __all__ += ["POLICIES", "Comparison", "accept", "compared", "expected_cost"]
 __all__ += ["nonlinear_score", "posteriors"]

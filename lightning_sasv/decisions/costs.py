@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from numbers import Real
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import is_file, read_yaml
 
 
 @dataclass(frozen=True)
@@ -165,23 +164,3 @@ def _number(name: str, value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise InputError(f"costs must be numbers, got {value!r} for {name}") from None
-
-
-def read_costs(text: str) -> CostModel:
-    """Costs and priors from a preset's name or a JSON or YAML file.
-
-    Example:
-        >>> read_costs("a-dcf1").c_fa_spoof
-        20.0
-    """
-    if text in PRESETS:
-        return PRESETS[text]
-    if not is_file(text):
-        raise InputError(f"--costs {text} is neither a preset ({', '.join(PRESETS)}) nor a file")
-    try:
-        content = read_yaml(text)
-        if not isinstance(content, dict):
-            raise InputError("expected lines like `c_miss: 1.0`, one number per name")
-        return as_cost_model(content)
-    except ValueError as error:
-        raise InputError(f"cannot use the costs in {text}: {error}") from None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv import __version__
-from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost, read_costs
+from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost
 from lightning_sasv.deploy.bounds import METHOD
 from lightning_sasv.deploy.scorer import (
     MEANING,
@@ -38,6 +38,7 @@ from lightning_sasv.fitted import (
     save_system,
 )
 from lightning_sasv.fusion.base import Fusion
+from lightning_sasv.scores.sources import read_costs
 from lightning_sasv.trials import Scores, TrialClass
 
 FORMAT = "lightning_sasv.bundle/1"

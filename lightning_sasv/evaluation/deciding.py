@@ -17,13 +17,12 @@ from lightning_sasv.decisions import (
     compared,
     empirical_cost,
     expected_cost,
-    read_costs,
     reason_words,
 )
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.scores import ScoreTable
-from lightning_sasv.scores.sources import Tell, read_key, read_source, silent
+from lightning_sasv.scores.sources import Tell, read_costs, read_key, read_source, silent
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 
 if TYPE_CHECKING:

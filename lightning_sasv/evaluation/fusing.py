@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightning_sasv.console import Begin
-from lightning_sasv.decisions import read_costs
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory
 from lightning_sasv.metrics.functional import Settings
@@ -24,7 +23,7 @@ from lightning_sasv.results import (
     write_systems,
 )
 from lightning_sasv.scores import ScoreTable
-from lightning_sasv.scores.sources import Tell, read_key, read_source, silent
+from lightning_sasv.scores.sources import Tell, read_costs, read_key, read_source, silent
 from lightning_sasv.trials import FusedScores, TrialClass
 
 if TYPE_CHECKING:

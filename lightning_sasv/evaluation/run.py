@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lightning_sasv.console import Begin
-from lightning_sasv.decisions import read_costs
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Comparison, compare_systems, compared_metrics
 from lightning_sasv.evaluation.systems import Systems, gather
@@ -20,6 +19,7 @@ from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.sources import (
     Tell,
     names_of_files,
+    read_costs,
     read_key,
     read_source,
     silent,

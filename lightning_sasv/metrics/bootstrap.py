@@ -39,6 +39,8 @@ Scores: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 
 _NARROW = np.iinfo(np.int16).max
 """Weights up to this are kept in 16 bits: less memory to look them up in."""
+_LARGE = 1 << 24
+
 NOT_CLUSTERED = "-"
 """Cluster name of trials that no cluster holds: the attack of bona fide speech."""
 
@@ -466,6 +468,9 @@ def replicate_weights(
 
 def _replicates(size: int, clusters: Clusters, n: int, seed: int) -> Iterator[Weighting]:
     ways = _ways(clusters, size)
+    # The C library keeps freed memory of up to the size of the largest block that it gave back to
+    # the system. Once this one was, each replicate reuses the memory of the last: twice as fast.
+    np.empty(_LARGE, np.int8)
     for replicate in range(n):
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, replicate))))
         yield _DrawnClusters(rng, ways) if ways else _trial_weights(rng, size)

@@ -1,4 +1,4 @@
-"""Score files as they are named on the command line, ``FILE``, ``asv=FILE``, ``asv=A,cm=B``."""
+"""What a command line names: score files (``FILE``, ``asv=FILE``, ``asv=A,cm=B``), keys, costs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import is_file, read_yaml
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import LAYOUTS, ROLES, layout_named
 from lightning_sasv.scores.read import read_table
@@ -178,3 +180,23 @@ def where_equal(table: ScoreTable, condition: str | None) -> ScoreTable:
         shown = ", ".join(known[:10])
         raise InputError(f"--where: {column} is never {value!r} in {table.path}; it is {shown}")
     return table.take(rows)
+
+
+def read_costs(text: str) -> CostModel:
+    """Costs and priors from a preset's name or a JSON or YAML file.
+
+    Example:
+        >>> read_costs("a-dcf1").c_fa_spoof
+        20.0
+    """
+    if text in PRESETS:
+        return PRESETS[text]
+    if not is_file(text):
+        raise InputError(f"--costs {text} is neither a preset ({', '.join(PRESETS)}) nor a file")
+    try:
+        content = read_yaml(text)
+        if not isinstance(content, dict):
+            raise InputError("expected lines like `c_miss: 1.0`, one number per name")
+        return as_cost_model(content)
+    except ValueError as error:
+        raise InputError(f"cannot use the costs in {text}: {error}") from None

@@ -24,7 +24,7 @@ from lightning_sasv.data.challenge import corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.pickles import load_pickle
 from lightning_sasv.data.protocols import MARKER, read_enrolment, read_trials, read_utterances
-from lightning_sasv.decisions import PRESETS, read_costs
+from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import CHECKSUMS, load, write_bundle
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.sweep import read_sweep
@@ -33,6 +33,7 @@ from lightning_sasv.fitted import read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.results import read_metrics, read_results, write_metrics
 from lightning_sasv.scores import LAYOUTS, ScoreTable, read_scores, read_table, write_table
+from lightning_sasv.scores.sources import read_costs
 from lightning_sasv.scores.table import from_scores
 from tests.fuzz.mutations import bytes_of, contents, fuzzed
 from tests.scores.samples import LINES, toy_scores
