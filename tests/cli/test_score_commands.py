@@ -185,6 +185,7 @@ def test_several_systems_are_compared_in_words(
     assert list(result["systems"]) == ["L3", "B1"]
     found = {one["metric"]: one for one in result["comparisons"]}
     assert set(found["sasv_eer"]["ways"]) == {"trial", "speaker"}
+    assert found["sasv_eer"]["ways"]["speaker"]["p_value"] <= 1
     assert found["sasv_eer"]["verdict"] == "L3 is better than B1"
     difference = [result["systems"][n]["metrics"]["sasv_eer"] for n in ("L3", "B1")]
     assert found["sasv_eer"]["difference"] == difference[0] - difference[1]
@@ -199,10 +200,14 @@ def test_breakdown_and_intervals_are_shown(
 ) -> None:
     result = evaluated(toy / "eval.csv", "--by", "attack,speaker", "--ci=speaker-attack",
                        "--replicates", "50", out=tmp_path / "e.json")  # fmt: skip
+    assert result["trials"] == {"spoof": 200, "target": 200, "nontarget": 200}
+    assert result["settings"]["costs"]["p_target"] == 0.9
     one = result["systems"]["eval"]
     assert list(one["by"]["attack"]) == ["A07", "A08"]
     assert len(one["by"]["speaker"]) == 6
-    assert one["intervals"]["t_eer"]["low"] < one["metrics"]["t_eer"]
+    assert one["by"]["attack"]["A07"]["t_eer"] > 0
+    interval = one["intervals"]["t_eer"]
+    assert 0 < interval["low"] < interval["value"] == one["metrics"]["t_eer"] < interval["high"]
     shown = capsys.readouterr().out
     assert "eval by attack" in shown
     assert "eval by speaker" in shown

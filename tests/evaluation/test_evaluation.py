@@ -169,19 +169,6 @@ def test_breakdown_by_any_column(table: ScoreTable) -> None:
         evaluate_tables({"eval": table}, Options(by=("room",)))
 
 
-def test_results_as_plain_values(table: ScoreTable) -> None:
-    options = Options(by=("attack",), ci="speaker", replicates=10, compare=True)
-    found = evaluate_tables({"eval": table}, options).as_dict()
-    assert found["trials"] == {"spoof": 200, "target": 200, "nontarget": 200}
-    assert found["settings"]["costs"]["p_target"] == 0.9
-    one = found["systems"]["A"]
-    assert one["metrics"]["sasv_eer"] == one["intervals"]["sasv_eer"]["value"]
-    low, high = one["intervals"]["sasv_eer"]["low"], one["intervals"]["sasv_eer"]["high"]
-    assert 0 < low < high < 0.5
-    assert one["by"]["attack"]["A07"]["sasv_eer"] > 0
-    assert found["comparisons"][0]["ways"]["speaker"]["p_value"] <= 1
-
-
 def test_bad_options(table: ScoreTable) -> None:
     with pytest.raises(InputError, match="--replicates must be at least 1, got 0"):
         evaluate_tables({"eval": table}, Options(ci="trial", replicates=0))

@@ -82,9 +82,9 @@ import sys, time
 from lightning_sasv.errors import RunError
 from lightning_sasv.frontends import pipeline
 from lightning_sasv.frontends.stores import extract_store as extract
-from lightning_sasv.frontends.lists import AudioFolder, Utterance
+from lightning_sasv.frontends.lists import AudioFolder
 from lightning_sasv.frontends.pipeline import Resources
-from tests.frontends.toys import Moments
+from tests.frontends.toys import Moments, named
 
 audio, pipeline.READ_SECONDS = AudioFolder(sys.argv[1]), 1.0
 
@@ -93,9 +93,8 @@ def find(place):
         time.sleep(3_600)  # a network share that does not answer
     return audio.find(place)
 
-names = [Utterance(f"u{number:02d}", f"u{number:02d}") for number in range(30)]
 try:
-    extract(Moments(), names, find, sys.argv[2], Resources(2, 2, "cpu"), shard_size=2)
+    extract(Moments(), named(*range(30)), find, sys.argv[2], Resources(2, 2, "cpu"), shard_size=2)
 except RunError as error:
     sys.exit(str(error))
 """

@@ -114,12 +114,11 @@ def _entry(start: int, end: int, shape: list[int], dtype: str = "F32") -> dict[s
     return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
 
 
-def stores(meta: dict[str, str]) -> dict[str, bytes]:
-    """Embedding stores with absurd headers.
+INFINITY = b"\0\0\x80\x7f"
 
-    Args:
-        meta: What a good header says.
-    """
+
+def stores(meta: dict[str, str]) -> dict[str, bytes]:
+    """Embedding stores with absurd headers; ``meta`` is what a good header says."""
     ids = _entry(0, 1, [1], "U8")
     head = {"__metadata__": meta, "ids": ids}
     return {
@@ -135,20 +134,12 @@ def stores(meta: dict[str, str]) -> dict[str, bytes]:
         "huge shape": safetensors(head | {"vectors": _entry(1, 13, [2**62, 2**62])}, b"a" * 13),
         "negative shape": safetensors(head | {"vectors": _entry(1, 13, [-1, -3])}, b"a" * 13),
         "unknown type": safetensors(head | {"vectors": _entry(1, 13, [1, 3], "X9")}, b"a" * 13),
-        "vectors of truth values": safetensors(
-            head | {"vectors": _entry(1, 4, [3], "BOOL")}, b"a\0\1\0"
-        ),
+        "truth values": safetensors(head | {"vectors": _entry(1, 4, [3], "BOOL")}, b"a\0\1\0"),
         "ids of floats": safetensors(
-            {
-                "__metadata__": meta,
-                "ids": _entry(0, 4, [1]),
-                "vectors": _entry(4, 16, [1, 3]),
-            },
+            head | {"ids": _entry(0, 4, [1]), "vectors": _entry(4, 16, [1, 3])},
             b"\xff" * 4 + b"\0" * 12,
         ),
-        "vectors of infinity": safetensors(
-            head | {"vectors": _entry(1, 13, [1, 3])}, b"a" + b"\0\0\x80\x7f" * 3
-        ),
+        "infinity": safetensors(head | {"vectors": _entry(1, 13, [1, 3])}, b"a" + INFINITY * 3),
         "metadata of numbers": safetensors({"__metadata__": {"format": 1}}),
     }
 

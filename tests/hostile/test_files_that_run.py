@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
 
+from lightning_sasv.cli import main
+from lightning_sasv.commands.configs import check_configs
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.data.pickles import load_pickle
 from lightning_sasv.data.protocols import TRAIN_PROTOCOL
@@ -21,10 +24,7 @@ SMALL = ("--data.scale=0.02", "--trainer.accelerator=cpu")
 
 def test_the_corpus_is_hostile(here: Path) -> None:
     """Without our reader the marks would be there."""
-    with Path("x.pk").open("wb") as file:
-        file.write(PICKLES["value"])
-    with Path("x.pk").open("rb") as file:
-        pickle.load(file)
+    pickle.loads(PICKLES["value"])
     assert Path(MARK).exists()
 
 
@@ -88,16 +88,47 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("suffix", [".yaml", ".txt", ""])
-@pytest.mark.parametrize("name", CONFIGS)
-def test_configurations_run_nothing(
-    name: str, suffix: str, here: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def evil(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that leaves a mark when it is imported."""
     (here / "evil_module.py").write_text(EVIL)
     monkeypatch.syspath_prepend(str(here))
+    monkeypatch.delitem(sys.modules, "evil_module", raising=False)
+
+
+@pytest.mark.usefixtures("evil")
+@pytest.mark.parametrize("suffix", [".yaml", ".txt", ""])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configurations_run_nothing(name: str, suffix: str, here: Path, attack: Attack) -> None:
     (here / f"x{suffix}").write_text(CONFIGS[name])
     said = attack("fit", "--config", f"x{suffix}", "--trainer.fast_dev_run=true", *SMALL)
     assert "tag" not in name or f"x{suffix}, line 1: not valid YAML" in said
+    if name == "class":
+        assert f"x{suffix} asks for the class evil_module.Evil" in said
+        assert "--trust-config" in said
+
+
+@pytest.mark.usefixtures("evil")
+@pytest.mark.parametrize("option", ["--config=outer.yaml", "--trainer=inner.yaml"])
+def test_included_files_are_checked_too(option: str, here: Path) -> None:
+    (here / "inner.yaml").write_text("callbacks:\n  - class_path: evil_module.Evil\n")
+    (here / "outer.yaml").write_text("trainer: inner.yaml\n")
+    with pytest.raises(InputError, match=r"inner.yaml asks for the class evil_module\.Evil"):
+        check_configs(["fit", option])
+
+
+@pytest.mark.usefixtures("evil")
+def test_a_configuration_is_trusted_on_demand(here: Path) -> None:
+    (here / "x.yaml").write_text(CONFIGS["class"])
+    args = ["fit", "--config", "x.yaml", "--trust-config", "--data.scale=0.02"]
+    assert check_configs(args) == [*args[:3], args[4]]
+    main([*args, "--trainer.fast_dev_run=true", "--config", str(base_config().parent / "B1.yaml")])
+    assert Path(MARK).exists()
+
+
+def test_our_own_configurations_are_trusted() -> None:
+    for path in base_config().parent.rglob("*.yaml"):
+        check_configs(["fit", "--config", str(path)])
 
 
 NETWORK = "{class_path: evil_module.Evil}"
@@ -107,13 +138,10 @@ NETWORKS = {
 }
 
 
+@pytest.mark.usefixtures("evil")
 @pytest.mark.parametrize("name", NETWORKS)
-def test_configurations_of_extract_run_nothing(
-    name: str, here: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (here / "evil_module.py").write_text(EVIL)
+def test_configurations_of_extract_run_nothing(name: str, here: Path, attack: Attack) -> None:
     (here / "a.wav").write_bytes(b"RIFF")
-    monkeypatch.syspath_prepend(str(here))
     text, args = NETWORKS[name]
     (here / "x.yaml").write_text(text)
     assert "asks for the class evil_module.Evil" in attack("extract", *args)

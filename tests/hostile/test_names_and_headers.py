@@ -36,14 +36,10 @@ def fitted(name: str = "L3t") -> FusionSystem:
 
 def scores_of(name: str, path: Path) -> None:
     """Scores with the name as a speaker, an utterance and an attack."""
-    scores = toy_scores(90)
-    assert scores.speaker is not None
-    assert scores.utterance is not None
-    assert scores.attack is not None
-    speaker, utterance = scores.speaker.astype(object), scores.utterance.astype(object)
+    speaker, utterance = np.array(SCORES.speaker, object), np.array(SCORES.utterance, object)
     speaker[:10] = utterance[0] = name
-    attack = np.where(scores.label == 0, name, "-").astype(object)
-    write_scores(path, replace(scores, speaker=speaker, utterance=utterance, attack=attack))
+    attack = np.where(SCORES.label == 0, name, "-").astype(object)
+    write_scores(path, replace(SCORES, speaker=speaker, utterance=utterance, attack=attack))
 
 
 @pytest.mark.parametrize("name", NAMES)
