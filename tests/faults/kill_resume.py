@@ -24,15 +24,8 @@ from lightning_sasv.cli import main as run_command
 from lightning_sasv.commands.train import base_config
 from tests.faults.forks import finish
 
-FIT = [
-    "fit",
-    "--config",
-    str(base_config().parent / "L3c.yaml"),
-    "--data.scale=0.02",
-    "--data.steps_per_block=4",
-    "--trainer.max_epochs=6",
-    "--trainer.accelerator=cpu",
-]
+FIT = ["fit", "--config", str(base_config().parent / "L3c.yaml"), "--data.scale=0.02"]
+FIT += ["--data.steps_per_block=4", "--trainer.max_epochs=6", "--trainer.accelerator=cpu"]
 TABLE = ["table", "--out=out", "--seeds=1-3", "--systems=B1,L3c", "--data.scale=0.02"]
 TABLE += ["--epochs=6", "--replicates=50", "--processes=1"]
 SHARED = [*TABLE[:-1], "--processes=2", "--seeds_per_job=2"]
