@@ -127,7 +127,7 @@ def stacked_epoch(corpus: Corpus, seeds: int, epochs: int = 5) -> float:
     data = SASVDataModule(seeds=tuple(range(seeds)))
     data.__dict__["corpus"] = corpus
     corpus.check()
-    clock, module = Clock(), SASVModule(systems=(), seeds=data.seeds)
+    clock, module = Clock(), SASVModule(systems=(), seeds=tuple(range(seeds)))
     with tempfile.TemporaryDirectory() as folder:
         runner = make_trainer(
             [KeepBest(save=False), clock, SaveLast(f"{folder}/run")],
