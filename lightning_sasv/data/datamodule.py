@@ -49,14 +49,17 @@ class SASVDataModule(LightningDataModule):
         for key in ("batch_size", "steps_per_block", "score_batch_size"):
             if self.hparams[key] < 1:
                 raise InputError(f"data.{key} must be at least 1, got {self.hparams[key]}")
+        self.root, self.protocols, self.name = root, protocols, name
+        self.scale, self.twin_seed = scale, twin_seed
+        self.batch_size, self.steps_per_block = batch_size, steps_per_block
+        self.score_batch_size, self.seeds = score_batch_size, tuple(seeds)
 
     @cached_property
     def corpus(self) -> Corpus:
         """The corpus, read or made once."""
-        given = self.hparams
-        if given["root"] is None:
-            return make_twin(given["scale"], given["twin_seed"])
-        return load_corpus(given["root"], given["protocols"], given["name"])
+        if self.root is None:
+            return make_twin(self.scale, self.twin_seed)
+        return load_corpus(self.root, self.protocols, self.name)
 
     def setup(self, stage: str) -> None:
         """Load and check the corpus now, so that a mistake in it is reported before any work."""
@@ -71,14 +74,11 @@ class SASVDataModule(LightningDataModule):
 
     def train_dataloader(self) -> BlockLoader:
         """Blocks of training steps."""
-        given = self.hparams
-        sizes = given["batch_size"], given["steps_per_block"]
-        return BlockLoader(
-            TrainBlocks(self.corpus.train, given["seeds"], *sizes, *self._processes())
-        )
+        sizes = self.batch_size, self.steps_per_block
+        return BlockLoader(TrainBlocks(self.corpus.train, self.seeds, *sizes, *self._processes()))
 
     def _probes(self, data: TrialSet) -> DataLoader[ProbeBatch]:
-        batches = ProbeBatches(data, self.hparams["score_batch_size"], *self._processes())
+        batches = ProbeBatches(data, self.score_batch_size, *self._processes())
         return DataLoader(batches, batch_size=None)
 
     def val_dataloader(self) -> DataLoader[ProbeBatch]:
