@@ -323,7 +323,7 @@ def _as_array(values: Any, name: str) -> np.ndarray:
 
 def _are_labels(array: np.ndarray) -> bool:
     """Whether these are integers, booleans or words that hold labels alone, and not just one."""
-    if array.dtype.kind in "US":
+    if array.dtype.kind in "USO":
         found = set(np.unique(array.astype(np.str_)).tolist())
         return len(found) > 1 and found <= _WORDS.keys()
     if array.dtype.kind not in "iub" or not _in_range(array):

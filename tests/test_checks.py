@@ -179,12 +179,16 @@ def test_functions_of_two_classes_check_both(metric: Metric) -> None:
 
 @pytest.mark.parametrize("metric", TWO_CLASSES)
 @pytest.mark.parametrize(
-    "labels", [*KINDS.values(), LABELS, LABELS == 1, torch.from_numpy(LABELS == 1)]
+    "labels",
+    [
+        *(*KINDS.values(), LABELS, LABELS == 1, torch.from_numpy(LABELS == 1)),
+        *(WORDS.astype(object), [1, 0], ["target", "spoof"]),
+    ],
 )
 def test_labels_are_not_taken_for_negatives(metric: Metric, labels: Any) -> None:
     message = f"neg holds labels, not scores: {metric.__name__} takes .*; .* takes scores and label"
     with pytest.raises(InputError, match=message):
-        metric(SCORES, labels)
+        metric(SCORES[: len(labels)], labels)
 
 
 @pytest.mark.parametrize(
