@@ -16,7 +16,7 @@ PAPER  := B1 B1c L2 L2c L3 L3c B1v2 Post
 OURS   := L3t M3 J3
 ON_DATA := $(if $(DATA),--data.root $(DATA))
 
-.PHONY: help setup test hashes lint table fit sweep report audio-demo faults fuzz bench clean $(PAPER) $(OURS)
+.PHONY: help setup test hashes lint table fit sweep report audio-demo faults fuzz attack bench clean $(PAPER) $(OURS)
 
 help:  ## List the targets
 	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ faults: $(READY)  ## Kill and resume runs at 200 random moments each
 
 fuzz: $(READY)  ## Give each reader 10,000 broken files
 	SASV_FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/fuzz
+
+attack: $(READY)  ## Try every hostile file, signal and environment on every command (hours; ARGS='--share 0.01')
+	$(BIN)/python -m tests.hostile $(ARGS)
 
 bench: $(READY)  ## Run the benchmarks
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done

@@ -6,6 +6,7 @@ names the argument, the value and its place. Tensors are recognised without impo
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Sequence, Sized
@@ -213,23 +214,24 @@ def by_class(scores: ArrayLike, labels: ArrayLike, name: str = "scores") -> ByCl
         array([3.])
     """
     array, codes = as_trials(scores, labels, name)
-    return ByClass(*(select(array, codes, (member,)) for member in CLASS_ORDER))
+    return ByClass(*split(array, codes, *((member,) for member in CLASS_ORDER)))
 
 
-def select(scores: Floats, codes: Codes, classes: Sequence[TrialClass]) -> Floats:
-    """Scores of some classes, in the order of the trials; each class must have trials.
+def split(scores: Floats, codes: Codes, *groups: Sequence[TrialClass]) -> list[Floats]:
+    """Scores of groups of classes, in the order of the trials; each class must have trials.
 
-    Block by block, so that no index of all trials is ever in memory.
+    Block by block, so that the scores are read once and no index of all trials is ever in memory.
     """
-    check_has_class(codes, *classes)
-    chosen = np.empty(sum(int(np.count_nonzero(codes == member.value)) for member in classes))
-    done = 0
+    check_has_class(codes, *itertools.chain(*groups))
+    parts = [np.empty(np.count_nonzero(is_any(codes, group))) for group in groups]
+    free = list(parts)
     for start in range(0, codes.size, BLOCK):
         block = slice(start, start + BLOCK)
-        places = np.flatnonzero(is_any(codes[block], classes))
-        scores[block].take(places, out=chosen[done : done + places.size], mode="clip")
-        done += places.size
-    return chosen
+        for k, group in enumerate(groups):
+            places = np.flatnonzero(is_any(codes[block], group))
+            scores[block].take(places, out=free[k][: places.size], mode="clip")
+            free[k] = free[k][places.size :]
+    return parts
 
 
 def is_any(codes: Codes, classes: Sequence[TrialClass]) -> NDArray[np.bool_]:

@@ -12,8 +12,11 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import NoReturn
 
-from lightning_sasv import __version__
+from lightning_sasv import __version__, gate, signals
 from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.helpers import obey
+from lightning_sasv.program import HELP, read_options, using
+from lightning_sasv.terminal import BROKEN_OFF, fail, terminal
 
 TRAINING = {
     "fit": "train the CM head, fit the fusion systems on dev, evaluate the best checkpoint",
@@ -41,11 +44,6 @@ COMMANDS = {
 }
 """Command: module of ``lightning_sasv.commands``, function, what it does."""
 
-CLASSES = {"extract": ("--config", "--cm", "--asv")}
-"""Options through which a configuration file could name classes, beside those of training."""
-
-BROKEN_OFF, USER_ERROR, INTERRUPTED = 1, 2, 130
-
 
 def usage() -> str:
     """The help of the program itself."""
@@ -55,22 +53,18 @@ def usage() -> str:
         "usage: lightning COMMAND [options]     (lightning-sasv is the same program)\n\n"
         "Spoofing-aware speaker verification: train, fuse, evaluate, decide.\n\n"
         f"commands:\n{lines}\n\n"
+        f"{HELP}\n"
         "`lightning COMMAND --help` lists the options of a command.\n"
         "First steps: `lightning fit --config configs/L3c.yaml` trains on the embedded twin,\n"
         "a simulated corpus; `--data.root DIR` takes real embeddings and protocols instead.\n"
     )
 
 
-def _fail(message: str, code: int = USER_ERROR) -> NoReturn:
-    sys.stderr.write(f"lightning: error: {message}\n")
-    raise SystemExit(code)
-
-
 def _fail_on_file(error: OSError) -> NoReturn:
     """Report a file that the system refuses; what has no file is no mistake of the user's."""
     if error.filename is None:
         raise error
-    _fail(f"cannot use {str(error.filename)[:300]!r}: {error.strerror}")
+    fail(f"cannot use {str(error.filename)[:300]!r}: {error.strerror}")
 
 
 def command_function(command: str) -> Callable[..., None]:
@@ -86,11 +80,11 @@ def _run_function(command: str, args: Sequence[str]) -> None:
     from jsonargparse import auto_cli
 
     from lightning_sasv.commands import arguments
+    from lightning_sasv.commands.loading import read_within_limits
+    from lightning_sasv.commands.names import open_imports
 
-    if command in CLASSES:
-        from lightning_sasv.commands.configs import check_configs
-
-        args = check_configs(args, CLASSES[command])
+    read_within_limits()
+    open_imports()
     function = command_function(command)
     auto_cli(
         function,
@@ -108,34 +102,42 @@ def main(args: Sequence[str] | None = None) -> None:
     Args:
         args: Command and options; by default those of the process.
     """
-    if args is None:
-        args = sys.argv[1:]
-    if not args or args[0] in ("-h", "--help"):
+    own_process = args is None
+    if own_process:
+        obey()
+    with terminal():
+        try:
+            with signals.listening(to_the_end=own_process):
+                said, words = read_options(sys.argv[1:] if args is None else args)
+                with using(said), gate.command(words):
+                    _run(words)
+        except InputError as error:
+            fail(" ".join(str(error).split()))
+        except OSError as error:
+            _fail_on_file(error)
+        except RunError as error:
+            fail(str(error), BROKEN_OFF)
+        except RecursionError:
+            fail("what is read is nested too deeply; write it with fewer levels")
+        except MemoryError as error:
+            fail(f"out of memory{': ' * bool(str(error))}{error}", BROKEN_OFF)
+        except KeyboardInterrupt as error:
+            signals.leave(error)
+
+
+def _run(words: Sequence[str]) -> None:
+    command = words[0] if words else "--help"
+    if command in ("-h", "--help"):
         sys.stdout.write(usage())
-        return
-    if args[0] == "--version":
+    elif command == "--version":
         sys.stdout.write(f"lightning-sasv {__version__}\n")
-        return
-    try:
-        _run(args[0], args)
-    except InputError as error:
-        _fail(" ".join(str(error).split()))
-    except OSError as error:
-        _fail_on_file(error)
-    except RunError as error:
-        _fail(str(error), BROKEN_OFF)
-    except KeyboardInterrupt as error:
-        _fail(f"interrupted; {str(error) or 'what was written so far is kept'}", INTERRUPTED)
-
-
-def _run(command: str, args: Sequence[str]) -> None:
-    if command in COMMANDS:
-        _run_function(command, args[1:])
+    elif command in COMMANDS:
+        _run_function(command, words[1:])
     elif command in TRAINING:
-        import_module("lightning_sasv.commands.train").train(args)
+        import_module("lightning_sasv.commands.train").train(words)
     else:
         known = ", ".join([*TRAINING, *COMMANDS])
-        _fail(f"unknown command {command!r}; commands: {known} (see lightning --help)")
+        fail(f"unknown command {command!r}; commands: {known} (see lightning --help)")
 
 
 def _other_owner() -> Callable[[], object] | None:
@@ -159,4 +161,6 @@ def lightning() -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current folder: python -m puts it first, the scripts do not
     main()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from errno import EPIPE
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.text import Text
+
+from lightning_sasv.program import program
+from lightning_sasv.terminal import clean, format_warning
 
 Begin = Callable[[str, int], Callable[..., object]]
 """Begins a bar, ``begin(text, total)``; what it returns is called with the steps done, or none."""
@@ -23,29 +30,68 @@ _OF_NO_CONCERN = (
 )
 
 
+_NARROWEST = 60
+"""Columns that a table takes at least, whatever the terminal says of itself."""
+
+
+class Terminal(Console):
+    """Where everything is printed: a text is a text, without markup or control characters.
+
+    Args:
+        stderr: Print to standard error.
+        wrap: Break lines at the terminal's width.
+    """
+
+    def __init__(self, stderr: bool = False, wrap: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, soft_wrap=not wrap)
+        self.width = max(self.width, _NARROWEST)
+
+    def render_str(self, text: str, **look: Any) -> Text:
+        """Every text passes through here, also those in tables."""
+        return super().render_str(clean(text), **look | {"markup": False, "emoji": False})
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command."""
+        raise BrokenPipeError(EPIPE, os.strerror(EPIPE))
+
+
 def quiet() -> None:
     """Silence what Lightning says of itself, and warnings that do not apply to our loaders."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    for text in _OF_NO_CONCERN:
-        warnings.filterwarnings("ignore", message=text)
+    for text in (".*",) if program().quiet else _OF_NO_CONCERN:
+        warnings.filterwarnings("ignore", message=f"(?s){text}")
+    warnings.formatwarning = format_warning  # Lightning has one of its own
+    Console.on_broken_pipe = _go_on_unread  # type: ignore[method-assign, assignment]
+
+
+def _go_on_unread(bar: Console) -> None:
+    """A training whose progress nobody reads any more goes on; rich would end the program."""
+    bar.quiet = True
+    os.dup2(os.open(os.devnull, os.O_WRONLY), bar.file.fileno())
 
 
 def print_line(text: str) -> None:
     """A line of text as it is, however long."""
-    Console(highlight=False, soft_wrap=True, markup=False).print(text)
+    Terminal().print(text)
+
+
+def print_note(text: str) -> None:
+    """A line about what was done, which ``--quiet`` leaves out."""
+    if not program().quiet:
+        print_line(text)
 
 
 def print_notes(notes: Sequence[str]) -> None:
     """Remarks on standard error, so that results stay alone on standard output."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
-    for note in notes:
+    console = Terminal(stderr=True)
+    for note in () if program().quiet else notes:
         console.print(note)
 
 
 def print_written(path: str | Path) -> None:
     """Say where the results are."""
-    print_line(f"Written to {path}")
+    print_note(f"Written to {path}")
 
 
 @contextmanager
@@ -58,26 +104,27 @@ def progress(unit: str = "", output: bool = False) -> Iterator[Begin]:
         output: The finished bars are part of the command's output, on a terminal or not.
     """
     from rich import progress as bar
-    from rich.text import Text
 
     class Speed(bar.ProgressColumn):
         def render(self, task: bar.Task) -> Text:
             speed = task.finished_speed or task.speed
             return Text(f"{'–' if speed is None else f'{speed:.1f}'} {unit}/s")
 
-    console = Console(stderr=not output)
-    columns: tuple[str | bar.ProgressColumn, ...] = bar.Progress.get_default_columns()
+    console = Terminal(stderr=not output, wrap=True)
+    name = bar.TextColumn("{task.description}", markup=False)
+    columns: tuple[bar.ProgressColumn, ...] = (name, *bar.Progress.get_default_columns()[1:])
     if unit:
         size = unit == "bytes"
         count = bar.DownloadColumn() if size else bar.MofNCompleteColumn()
         speed = bar.TransferSpeedColumn() if size else Speed()
-        columns = ("{task.description}", bar.BarColumn(), count, speed)
-        columns += ("left", bar.TimeRemainingColumn(), "after", bar.TimeElapsedColumn())
-    disable = not (output or console.is_terminal)
+        columns = (name, bar.BarColumn(), count, speed)
+        columns += (bar.TextColumn("left"), bar.TimeRemainingColumn())
+        columns += (bar.TextColumn("after"), bar.TimeElapsedColumn())
+    disable = program().quiet or not (output or console.is_terminal)
     with bar.Progress(*columns, console=console, transient=not unit, disable=disable) as bars:
 
         def begin(text: str, total: int) -> Callable[..., object]:
-            task = bars.add_task(text, total=total)
+            task = bars.add_task(clean(text), total=total)
             return lambda steps=1: bars.advance(task, steps)
 
         yield begin

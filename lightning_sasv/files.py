@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.limits import TEXT_BYTES, parse_json, parse_yaml
+from lightning_sasv.plain import is_address
+
+_CHUNK = 2**20
 
 
 def ensure_directory(path: str | Path) -> Path:
@@ -52,23 +56,31 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside ``path`` that becomes ``path`` at the end.
 
-    ``path`` must not hold anything yet; on an exception nothing is left behind.
+    ``path`` must not hold anything yet, unless it is to be replaced as a whole; on an exception
+    nothing is left behind, and an older ``path`` stays as it was.
     """
     path = Path(path)
-    if path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir()))):
+    held = path.exists() and not (path.is_dir() and not any(path.iterdir()))
+    if path.is_symlink() or (held and not replace):
         raise InputError(f"{path} is there already; remove it or choose another --out")
     parent = ensure_directory(path.absolute().parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=parent))
+    before = Path(f"{temporary}.before")
     try:
         yield temporary
+        if held:
+            path.rename(before)
         _publish(temporary, path, 0o777)  # replaces an empty folder, and nothing else
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if before.exists() and not path.exists():
+            before.rename(path)
+        for rest in (temporary, before):
+            shutil.rmtree(rest, ignore_errors=True)
 
 
 def _publish(temporary: Path, path: Path, mode: int) -> None:
@@ -79,10 +91,75 @@ def _publish(temporary: Path, path: Path, mode: int) -> None:
     temporary.replace(path)
 
 
+def is_inside(folder: str | Path, path: str | Path) -> bool:
+    """Whether a path, links followed, lies in ``folder``; addresses lie nowhere.
+
+    Example:
+        >>> is_inside("runs", "runs/B1/config.yaml"), is_inside("runs", "runs/../x")
+        (True, False)
+    """
+    if is_address(path):
+        return False
+    try:
+        return Path(path).resolve().is_relative_to(Path(folder).resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a name that is none
+        return False
+
+
+def inside(folder: str | Path, path: str | Path) -> Path:
+    """``path``, unless a link in it leads out of ``folder``.
+
+    Raises:
+        InputError: It does: somebody who sends a folder could have files elsewhere replaced.
+    """
+    if not is_inside(folder, path):
+        raise InputError(
+            f"{path} is a link that leads out of {folder}; put the file itself there, or remove it"
+        )
+    return Path(path)
+
+
+RUN_PARTS = (
+    *("config.yaml", "hparams.yaml", "metrics.csv", "metrics.json", "recipe.json", "report.html"),
+    *("table.md", "table.csv", "table.tex"),
+    *("scores", "fitted", "checkpoints", "training", "seed[0-9]*"),
+)
+"""What commands write in a folder of results."""
+
+
+def check_links(folder: str | Path) -> Path:
+    """A folder of results, unless links in it lead out of it.
+
+    Only what commands read and write there is looked at, for the folder may hold other things.
+
+    Raises:
+        InputError: A link does.
+    """
+    folder = Path(folder)
+    entries = folder.iterdir() if folder.is_dir() else ()
+    for part in entries:  # also links to what is not there yet, which a pattern would not find
+        if any(part.match(pattern) for pattern in RUN_PARTS):
+            below = part.rglob("*") if part.is_dir() and not part.is_symlink() else []
+            for path in (part, *below):
+                if path.is_symlink():
+                    inside(folder, path)
+    return folder
+
+
+def unshare(path: Path) -> None:
+    """Make a file one of its own that has other names (hard links), so that it can be written to.
+
+    What is written in place would change the file under its other names too, wherever they are.
+    """
+    if path.is_file() and not path.is_symlink() and path.stat().st_nlink > 1:
+        with atomic_path(path) as temporary:
+            shutil.copyfile(path, temporary)
+
+
 def write_text(path: str | Path, text: str) -> Path:
     """Write ``text`` to ``path`` atomically."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files
     return Path(path)
 
 
@@ -92,11 +169,27 @@ def is_file(path: str | Path) -> bool:
 
 
 def _read(path: str | Path, what: str) -> bytes:
-    """Content of a file; ``what`` it is, e.g. "sweep file", is part of the message if it fails."""
+    """Content of a file; ``what`` it is, e.g. "sweep file", is part of the message if it fails.
+
+    A device or pipe without end is left where the limit is reached.
+    """
+    parts: list[bytes] = []
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            while part := file.read(_CHUNK):
+                parts.append(part)
+                TEXT_BYTES.check(path, _CHUNK * (len(parts) - 1) + len(part))
     except OSError as error:
         raise InputError(f"cannot read {what}{' ' * bool(what)}{path}: {error.strerror}") from None
+    return b"".join(parts)
+
+
+def read_text(path: str | Path, what: str = "") -> str:
+    """Content of a text file."""
+    try:
+        return _read(path, what).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8 text; save the file as UTF-8") from None
 
 
 def finite(value: Any) -> Any:
@@ -115,11 +208,7 @@ def finite(value: Any) -> Any:
 
 def read_json(path: str | Path, what: str = "") -> Any:
     """Content of a JSON file."""
-    content = _read(path, what)
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON ({error}); write it again") from None
+    return parse_json(_read(path, what), path)
 
 
 def write_json(path: str | Path, value: Any, *, indent: int = 1, sort_keys: bool = True) -> Path:
@@ -130,18 +219,7 @@ def write_json(path: str | Path, value: Any, *, indent: int = 1, sort_keys: bool
 
 def read_yaml(path: str | Path, what: str = "") -> Any:
     """Content of a YAML file; a mistake in it is reported by file and line."""
-    import yaml
-
-    content = _read(path, what)
-    try:
-        return yaml.safe_load(content)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise InputError(f"{path}{where}: not valid YAML: {problem}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid YAML: {error}") from None
+    return parse_yaml(_read(path, what), path)
 
 
 def sha256(path: str | Path) -> str:

@@ -7,7 +7,7 @@ format 1, which is still read, had a first axis of one and ``copies`` in the con
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path
+from lightning_sasv.files import atomic_path, check_links
 from lightning_sasv.fusion.base import Fusion, score_pairs
 from lightning_sasv.fusion.densities import State
+from lightning_sasv.fusion.doubts import FitWarning, as_warnings
+from lightning_sasv.limits import parse_json
 from lightning_sasv.trials import FusedScores
 
 FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
@@ -36,6 +38,7 @@ class FittedSystem(Fusion):
         config: Its configuration, as a ``FusionSystem`` has it.
         state: Its fitted values by name.
         about: Where it comes from (corpus, seed, …).
+        warnings: What makes its fit doubtful.
 
     Raises:
         InputError: The values do not belong to the configuration, or make no sense.
@@ -52,11 +55,12 @@ class FittedSystem(Fusion):
         config: Mapping[str, Any],
         state: State,
         about: Mapping[str, Any] | None = None,
+        warnings: Sequence[FitWarning] = (),
     ) -> None:
         super().__init__(**config)
         self.check_state(state)
         self.hold(state)
-        self.name, self.about = name, dict(about or {})
+        self.name, self.about, self.warnings = name, dict(about or {}), list(warnings)
 
     def __call__(self, asv: Any, cm: Any) -> FusedScores:
         """LLRs and fused scores of trials; see ``FusionSystem.forward``."""
@@ -84,7 +88,7 @@ def frozen(system: Fusion, name: str = "") -> FittedSystem:
     """
     if isinstance(system, FittedSystem):
         return system
-    return FittedSystem(name, system.config, system.arrays())
+    return FittedSystem(name, system.config, system.arrays(), warnings=system.warnings)
 
 
 def save_system(path: str | Path, system: Fusion, about: Mapping[str, Any]) -> Path:
@@ -95,7 +99,8 @@ def save_system(path: str | Path, system: Fusion, about: Mapping[str, Any]) -> P
         system: What to write, a ``FusionSystem`` or a :class:`FittedSystem`.
         about: Where it comes from (corpus, seed, …), kept beside it as JSON.
     """
-    header = {"format": FORMAT, "config": system.config, "about": dict(about)}
+    header: dict[str, Any] = {"format": FORMAT, "config": system.config, "about": dict(about)}
+    header |= {"warnings": system.warnings} if system.warnings else {}
     arrays = {name: np.array(value, order="C") for name, value in system.arrays().items()}
     with atomic_path(path) as temporary:
         # one entry: the order of several would differ from file to file
@@ -117,7 +122,7 @@ def read_fitted(path: str | Path) -> FittedSystem:
         raise InputError(f"no fitted system at {path}; make it with `lightning fuse` or `fit`")
     try:
         with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
+            header = parse_json((file.metadata() or {}).get(HEADER, "{}"), path)
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header.get("format") not in (FORMAT, OLD_FORMAT):
             raise InputError(f"{path} is not a fitted system of this package")
@@ -127,7 +132,8 @@ def read_fitted(path: str | Path) -> FittedSystem:
         if header["format"] == OLD_FORMAT:
             state = {name: _first(value) for name, value in state.items()}
             config.pop("copies", None)
-        return FittedSystem(path.stem, config, state, header["about"])
+        warnings = as_warnings(header.get("warnings", []))
+        return FittedSystem(path.stem, config, state, header["about"], warnings)
     except _DAMAGE as error:
         if isinstance(error, InputError) and str(path) in str(error):
             raise
@@ -143,7 +149,7 @@ def _first(value: np.ndarray) -> np.ndarray:
 
 def read_fitted_systems(folder: str | Path) -> dict[str, FittedSystem]:
     """The fitted systems of a folder of results, by name."""
-    found = sorted((Path(folder) / FOLDER).glob(f"*{SUFFIX}"))
+    found = sorted((check_links(folder) / FOLDER).glob(f"*{SUFFIX}"))
     if not found:
         raise InputError(
             f"no fitted systems in {Path(folder) / FOLDER}; make them with `lightning fuse --out`"

@@ -5,14 +5,71 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
+from pathlib import Path
 from typing import Any, Literal
 
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 
+from lightning_sasv import gate
+from lightning_sasv.errors import InputError
+
 WandbMode = Literal["online", "offline", "absent"]
+_DEFAULT_SERVER = "https://api.wandb.ai"
 FINISH_SECONDS = 60
 """How long the end of a run waits for a server that has become unreachable."""
+
+
+def check_comet() -> None:
+    """Refuse a ``.comet.config`` in the current folder: Comet would take a server from it."""
+    if Path(".comet.config").exists() and not gate.is_open():
+        raise InputError(
+            ".comet.config in this folder could send your Comet key elsewhere; "
+            f"{gate.ADVICE}, or remove it"
+        )
+
+
+def check_workspace() -> None:
+    """Refuse settings that the current folder has for W&B, but for names and the user's server.
+
+    W&B reads ``wandb/settings`` below the current folder, and sends the key to the server it names.
+
+    Raises:
+        InputError: The folder came with such settings, and nobody said to trust it.
+    """
+    root = Path(os.environ.get("WANDB_DIR") or ".")
+    for path in (root / "wandb" / "settings", root / ".wandb" / "settings"):
+        found = _settings(path)
+        server = found.pop("base_url", None)
+        own = {
+            _DEFAULT_SERVER,
+            os.environ.get("WANDB_BASE_URL"),
+            _settings(_user_settings()).get("base_url"),
+        }
+        odd = sorted(found.keys() - {"entity", "project", "mode"})
+        odd += ["base_url"] if server not in {None, *own} else []
+        if odd and not gate.is_open():
+            raise InputError(
+                f"{path} sets {odd[0]} for W&B, which could send your key elsewhere; "
+                f"{gate.ADVICE}, or remove that line"
+            )
+
+
+def _user_settings() -> Path:
+    folder = os.environ.get("WANDB_CONFIG_DIR")
+    return (Path(folder) if folder else Path("~/.config/wandb").expanduser()) / "settings"
+
+
+def _settings(path: Path) -> dict[str, str]:
+    """Content of a file of settings, as W&B reads it."""
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read(path)
+    except (ConfigParserError, UnicodeDecodeError, OSError):
+        return {}  # W&B does not take it either
+    return {name: text.rstrip("/") for part in parser.values() for name, text in part.items()}
 
 
 def wandb_mode() -> WandbMode:
@@ -23,6 +80,7 @@ def wandb_mode() -> WandbMode:
     """
     if importlib.util.find_spec("wandb") is None:
         return "absent"
+    check_workspace()
     if mode := os.environ.get("WANDB_MODE"):
         return "online" if mode in ("online", "run", "shared") else "offline"
     import wandb

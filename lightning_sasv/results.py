@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_json, write_json, write_text
+from lightning_sasv.files import check_links, read_json, write_json, write_text
+from lightning_sasv.locks import owner_of
 from lightning_sasv.scores import ScoreTable, read_table, write_table
 from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import SPLITS, TWIN, FusedScores, Scores, TrialClass
@@ -33,6 +34,7 @@ from lightning_sasv.trials import SPLITS, TWIN, FusedScores, Scores, TrialClass
 if TYPE_CHECKING:
     from lightning_sasv.fitted import FittedSystem
     from lightning_sasv.fusion.base import Fusion
+    from lightning_sasv.fusion.doubts import FitWarning
     from lightning_sasv.metrics.functional import Settings
 
 METRICS_FILE = "metrics.json"
@@ -40,7 +42,7 @@ PREFIX = "sasv_"
 """Columns of fused scores are called ``sasv_<system>``."""
 
 Metrics = dict[str, dict[str, Any]]
-"""``{system: {"corpus": …, "dev": {metric: value}, "eval": …, "fitted": …}}``."""
+"""``{system: {"corpus": …, "dev": {metric: value}, "eval": …, "fitted": …, "warnings": […]}}``."""
 
 
 # metrics.json
@@ -64,6 +66,23 @@ def fused_metrics(
         name: all_metrics(*one, labels, costs, tandem_costs=others, convention=chosen.convention)
         for name, one in fused.items()
     }
+
+
+def fit_entry(system: Fusion) -> dict[str, Any]:
+    """What is written of a fit: the values found, and what makes them doubtful."""
+    return {"fitted": system.values(), "warnings": system.warnings}
+
+
+def warnings_of(metrics: Metrics) -> dict[str, list[FitWarning]]:
+    """What makes the fit of each system doubtful.
+
+    Raises:
+        InputError: An entry ``warnings`` of another kind.
+    """
+    from lightning_sasv.fusion.doubts import as_warnings
+
+    entries = {name: entry for name, entry in metrics.items() if isinstance(entry, Mapping)}
+    return {name: as_warnings(entry.get("warnings", [])) for name, entry in entries.items()}
 
 
 def read_metrics(path: str | Path) -> Metrics:
@@ -253,11 +272,14 @@ def read_results(folder: str | Path) -> Results:
             is not a finite number.
     """
     from lightning_sasv.fitted import FOLDER, read_fitted_systems
+    from lightning_sasv.fusion import warning_lines
 
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no folder {folder}; give one that `lightning fit`, fuse or table wrote")
-    source, notes = _source(folder)
+    source, notes = _source(check_links(folder))
+    if (owner := owner_of(folder) or owner_of(source)) is not None:
+        notes.append(f"Still being written to ({owner}): what is complete is shown.")
     sets = _read_sets(source, notes)
     split = "eval" if "eval" in sets else "dev"
     systems = read_fitted_systems(source) if any((source / FOLDER).glob("*")) else {}
@@ -268,6 +290,10 @@ def read_results(folder: str | Path) -> Results:
             "what-if panel are left out."
         )
     path, table = source / METRICS_FILE, folder / "table.md"
+    if not path.exists():
+        notes.append(f"No {path.name} in {source}: the run has not finished, or was broken off.")
+    metrics = read_metrics(path) if path.exists() else {}
+    notes += warning_lines(warnings_of(metrics))
     return Results(
         folder,
         source,
@@ -276,7 +302,7 @@ def read_results(folder: str | Path) -> Results:
         {name: _sizes(scores) for name, scores in sets.items()},
         fused,
         {name: systems[name] for name in fused if name in systems},
-        read_metrics(path) if path.exists() else {},
+        metrics,
         table.read_text(encoding="utf-8", errors="replace") if table.is_file() else None,
         notes,
     )
@@ -291,13 +317,17 @@ def _source(folder: Path) -> tuple[Path, list[str]]:
     if _has_scores(folder):
         return folder, []
     seeds = [path for path in seed_folders(folder) if _has_scores(path)]
+    done = [path for path in seeds if (path / METRICS_FILE).is_file()]
     if not seeds:
         raise InputError(
             f"{folder} has no scores/eval.csv or scores/dev.csv, and no folder seed<N> with them; "
             "give a folder that `lightning fit`, fuse or table wrote"
         )
-    note = f"Figures and numbers below are those of {seeds[0].name}, one of {len(seeds)} seeds."
-    return seeds[0], [note]
+    first, lacking = (done or seeds)[0], [path.name for path in seeds if path not in done]
+    notes = [f"Figures and numbers below are those of {first.name}, one of {len(seeds)} seeds."]
+    if lacking:
+        notes.append(f"Not finished: {', '.join(lacking)}.")
+    return first, notes
 
 
 def _read_sets(source: Path, notes: list[str]) -> dict[str, Scores]:

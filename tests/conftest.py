@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,29 @@ settings.register_profile("unhurried", settings.default, deadline=None)  # 100 e
 settings.load_profile("unhurried")
 
 REPOSITORY = Path(__file__).parents[1]
+
+
+OF_ONE_RUN = (
+    "WANDB_SERVICE",
+    "LOCAL_RANK",
+    "NODE_RANK",
+    "WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+"""Variables that W&B and Lightning leave in the environment of a process that ran a command."""
+
+
+@pytest.fixture(autouse=True)
+def _own_environment() -> Iterator[None]:
+    """A test goes on with no run of another: neither its variables nor its open W&B run."""
+    for name in OF_ONE_RUN:
+        os.environ.pop(name, None)
+    yield
+    if (wandb := sys.modules.get("wandb")) is not None and wandb.run is not None:
+        wandb.finish()
+    for name in OF_ONE_RUN:
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,17 @@ from tests.scores.samples import toy_scores
 PACKAGE = Path(__file__).parents[1] / "lightning_sasv"
 DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "errors": (),
-    "console": (),
-    "files": ("errors",),
+    "program": ("errors",),
+    "helpers": (),
+    "signals": ("helpers",),
+    "terminal": (),
+    "gate": ("limits", "plain", "terminal"),
+    "console": ("program", "terminal"),
+    "limits": ("program",),
+    "files": ("limits", "plain"),
+    "places": ("errors",),
+    "owners": (),
+    "locks": ("owners", "places", "files", "console"),
     "trials": ("errors",),
     "checks": ("trials",),
     "numerics": ("checks",),
@@ -28,19 +37,22 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "metrics": ("decisions",),
     "fusion": ("metrics",),
     "fitted": ("fusion", "files"),
-    "scores": ("files", "decisions"),
-    "data": ("scores", "console"),
-    "frontends": ("data",),
-    "models": ("data", "fusion"),
-    "results": ("fitted", "scores"),
+    "scores": ("places", "files", "decisions"),
+    "data": ("scores", "locks", "checkpoints"),
+    "frontends": ("signals", "data", "tensor_files", "gate"),
+    "models": ("data", "fusion", "extensions"),
+    "results": ("fitted", "scores", "locks"),
     "report": ("results", "console"),
     "evaluation": ("results", "console"),
     "deploy": ("results",),
-    "checkpoints": ("files",),
-    "loggers": ("files",),
-    "callbacks": ("models", "results", "report", "checkpoints", "loggers"),
-    "experiment": ("callbacks", "console"),
-    "commands": ("experiment", "evaluation", "deploy", "frontends"),
+    "plain": (),
+    "tensor_files": ("program",),
+    "checkpoints": ("files", "plain", "tensor_files"),
+    "extensions": ("checkpoints",),
+    "loggers": ("files", "gate"),
+    "callbacks": ("models", "results", "report", "checkpoints", "loggers", "signals"),
+    "experiment": ("callbacks", "console", "gate"),
+    "commands": ("terminal", "experiment", "evaluation", "deploy", "frontends"),
     "cli": ("commands",),
 }
 PURE = {"decisions", "fusion", "trials", "errors", "metrics"}
@@ -252,7 +264,7 @@ def test_the_page_on_architecture_names_what_is_there(repository: Path) -> None:
     roots = (PACKAGE, repository)
     assert not {n for n in named if not any((root / n).is_file() for root in roots)}
     drawn = set(re.findall(r"\w+", page[page.index("flowchart BT") : page.index("The way")]))
-    assert DIRECTION.keys() - {"checkpoints", "loggers"} <= drawn
+    assert DIRECTION.keys() - {"checkpoints", "extensions", "loggers"} <= drawn
 
 
 @pytest.mark.parametrize(

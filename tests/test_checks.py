@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
+from lightning_sasv import checks
 from lightning_sasv.checks import (
     LARGEST_SCORE,
     as_finite,
@@ -133,7 +135,10 @@ def test_columns_must_go_together() -> None:
         keep = np.flatnonzero(member != LABELS)
         with pytest.raises(InputError, match=f"no {member} trials"):
             by_class(SCORES[keep], LABELS[keep])
-    assert [part.tolist() for part in by_class(SCORES, WORDS)] == [[3, 2], [1, 1.5], [0, 2.5]]
+    for block in (checks.BLOCK, 2):
+        with mock.patch.object(checks, "BLOCK", block):
+            parts = [part.tolist() for part in by_class(SCORES, WORDS)]
+        assert parts == [[3, 2], [1, 1.5], [0, 2.5]]
 
 
 def test_tasks_tell_classes_apart() -> None:

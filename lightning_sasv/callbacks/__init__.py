@@ -1,17 +1,16 @@
 """Lightning callbacks: fitting fusion systems on dev scores, writing results."""
 
 from lightning_sasv.callbacks.fit_fusion import FitFusion
-from lightning_sasv.callbacks.interrupt import NoteInterrupt, interrupts
 from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast
+from lightning_sasv.callbacks.leave_signals import LeaveSignals
 from lightning_sasv.callbacks.log_figures import LogFigures
 from lightning_sasv.callbacks.write_results import WriteResults
 
 __all__ = [
     "FitFusion",
     "KeepBest",
+    "LeaveSignals",
     "LogFigures",
-    "NoteInterrupt",
     "SaveLast",
     "WriteResults",
-    "interrupts",
 ]

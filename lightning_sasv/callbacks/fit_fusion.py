@@ -6,6 +6,10 @@ from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
+from lightning_sasv.console import print_notes
+from lightning_sasv.data.corpus import TrialSet
+from lightning_sasv.fusion import warning_lines
+from lightning_sasv.fusion.doubts import Where
 from lightning_sasv.metrics.functional import sasv_eers
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, has_every_class
@@ -20,13 +24,18 @@ class FitFusion(Callback):
     monitored. Without ``each_epoch`` nothing is fitted while training, and the systems are fitted
     in the ``validate`` after it, to the scores of the best epoch.
 
+    What makes a fit doubtful is in the ``warnings`` of its system; ``validate`` and ``test`` say
+    it, once.
+
     Args:
         each_epoch: Fit after every epoch of a training; ``validate`` and ``test`` then use what
             the checkpoint holds.
+        says: Say what makes a fit doubtful.
     """
 
-    def __init__(self, each_epoch: bool = True) -> None:
-        self.each_epoch = each_epoch
+    def __init__(self, each_epoch: bool = True, says: bool = True) -> None:
+        self.each_epoch, self.says = each_epoch, says
+        self._said: list[str] = []
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: SASVModule) -> None:  # type: ignore[override]
         """Fit, then log the dev SASV-EER of each system."""
@@ -37,11 +46,29 @@ class FitFusion(Callback):
         if not has_every_class(scored.label):
             rank_zero_warn("dev was scored in part and lacks a class of trials: nothing is fitted")
             return
-        if training or not self.each_epoch:
-            for cm, systems in zip(scored.cm, pl_module.systems, strict=True):
-                for system in systems.values():
-                    system.fit(scored.asv, cm, scored.label)
+        where = _names_of(pl_module.trial_set(), scored)
+        for cm, systems in zip(scored.cm, pl_module.systems, strict=True):
+            for system in systems.values():
+                if training or not self.each_epoch:
+                    system.fit(scored.asv, cm, scored.label, where)
+                elif system.is_fitted:
+                    system.warnings = system.examine(scored.asv, cm, scored.label, where)
         self._log(pl_module, scored)
+        if not training:
+            self._say(trainer, pl_module)
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: SASVModule) -> None:  # type: ignore[override]
+        """Say what a checkpoint tells of its systems."""
+        self._say(trainer, pl_module)
+
+    def _say(self, trainer: Trainer, pl_module: SASVModule) -> None:
+        """Say what was not said before."""
+        found = [{n: one.warnings for n, one in systems.items()} for systems in pl_module.systems]
+        lines = dict.fromkeys(line for systems in found for line in warning_lines(systems))
+        new = [line for line in lines if line not in self._said]
+        self._said += new
+        if self.says and trainer.is_global_zero:
+            print_notes(new)
 
     @staticmethod
     def _log(pl_module: SASVModule, scored: ScoredTrials) -> None:
@@ -53,3 +80,14 @@ class FitFusion(Callback):
             pl_module.log(f"val/{name}/sasv_eer", mean)
             if number == 0:
                 pl_module.log("val/sasv_eer", mean, prog_bar=True)
+
+
+def _names_of(data: TrialSet, scored: ScoredTrials) -> Where:
+    """Names trials by speaker and utterance."""
+    rows = scored.kept.nonzero()[:, 0]
+
+    def where(row: int, side: str) -> str:
+        place = int(rows[row])
+        return f"{data.trials.speaker[place]}/{data.trials.utterance[place]}"
+
+    return where

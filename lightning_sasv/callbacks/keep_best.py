@@ -13,7 +13,9 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from lightning_sasv.checkpoints import read_checkpoint
+from lightning_sasv.files import inside
 from lightning_sasv.models import SASVModule
+from lightning_sasv.models.restoring import check_best
 from lightning_sasv.results import checkpoint_file
 
 
@@ -78,17 +80,25 @@ class KeepBest(Callback):
         pl_module: SASVModule,
         checkpoint: dict[str, Any],
     ) -> None:
-        """Go on from a ``last.ckpt`` of version 0.1: its best epoch is in ``best.ckpt`` alone."""
+        """Check what was kept; of version 0.1 it is in ``best.ckpt`` beside a ``last.ckpt``."""
         states = checkpoint["callbacks"]
         old = [state for state in states.values() if state.get("monitor") == "val/cm_eer"]
         file = Path(trainer.ckpt_path or "").with_name("best.ckpt")
-        if self.state_key in states or not old or not file.is_file():
-            return
-        best = read_checkpoint(file)
-        self.rate, self.epoch = old[0]["best_model_score"].reshape(1), torch.tensor([best["epoch"]])
-        for name, value in best["state_dict"].items():
-            part, _, rest = name.partition(".")
-            (self.head if part == "head" else self.fusion)[rest] = value
+        if self.state_key in states:
+            check_best(states[self.state_key], pl_module)
+        elif old and file.is_file():
+            best = read_checkpoint(inside(file.parent, file))
+            rate, epoch = torch.as_tensor(old[0]["best_model_score"]), torch.tensor(best["epoch"])
+            kept = {"rate": rate.reshape(-1), "epoch": epoch.reshape(-1)}
+            kept |= {part: _part(best["state_dict"], part) for part in ("head", "fusion")}
+            check_best(kept, pl_module)
+            self.load_state_dict(kept)
+
+
+def _part(state: dict[str, Tensor], part: str) -> Any:
+    """State of a part of the module."""
+    own = [name for name in state if name.startswith(f"{part}.")]
+    return {name.removeprefix(f"{part}."): state[name] for name in own}
 
 
 def SaveLast(folder: str | None = None) -> ModelCheckpoint:  # noqa: N802  # a class until 0.1

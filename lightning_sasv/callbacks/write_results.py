@@ -15,6 +15,7 @@ from lightning_sasv.models.scoring import has_every_class, score_table
 from lightning_sasv.results import (
     METRICS_FILE,
     Metrics,
+    fit_entry,
     fused_metrics,
     merge_metrics,
     write_set,
@@ -77,7 +78,7 @@ class WriteResults(Callback):
                 continue
             about = {"corpus": pl_module.corpus.name, "seed": seed}
             found: Metrics = {
-                name: about | {data.name: values, "fitted": systems[name].values()}
+                name: about | {data.name: values, **fit_entry(systems[name])}
                 for name, values in fused_metrics(fused, scored.label).items()
             }
             if self.logs:

@@ -22,6 +22,11 @@ from typing import Any, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
+from lightning_sasv import gate
+from lightning_sasv.errors import InputError
+from lightning_sasv.program import HELP, from_file, program
+from lightning_sasv.terminal import fail
+
 _OF_COMMANDS = ("tell", "begin")
 _TYPE = re.compile(
     r" ?\((?P<required>required, )?type: (?P<type>.*?)(?:, default: (?P<default>.*))?\)$", re.DOTALL
@@ -99,7 +104,24 @@ def one_line(message: str) -> str:
 
 
 class OneLineErrors:
-    """Mix-in for a jsonargparse parser: an error is one line on stderr and exit code 2."""
+    """Mix-in for a jsonargparse parser: an error is one line on stderr and exit code 2.
+
+    Its help ends with the options of every command.
+    """
+
+    def parse_args(self, args: Any = None, *others: Any, **more: Any) -> Any:
+        """Parse, and take the word to replace things from the user alone."""
+        try:
+            config: Any = super().parse_args(args, *others, **more)  # type: ignore[misc]
+        except ImportError as error:  # a class in the place of a section
+            self.error(str(error), error)
+        check_overwrite(bool(config.get("overwrite")), args or ())
+        return config
+
+    def format_help(self, *args: Any, **kwargs: Any) -> str:
+        """The help text."""
+        text: str = super().format_help(*args, **kwargs)  # type: ignore[misc]
+        return f"{text}\n{HELP}"
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Report an error in one line; nested parsers leave that to the outermost one."""
@@ -107,16 +129,26 @@ class OneLineErrors:
             super().error(message, ex)  # type: ignore[misc]
         parser: Any = getattr(ex, "subcommand_parser", None) or self
         prog = parser.prog.replace(" [options]", "")
-        text = f"{prog}: error: {one_line(message)} (see {prog} --help)\n"
-        self.exit(2, text)  # type: ignore[attr-defined]
-        raise SystemExit(2)
+        denied = re.search(r"Importing '([^']+)' is not allowed", message)
+        said = gate.refusal(denied[1]) if denied else f"{one_line(message)} (see {prog} --help)"
+        fail(said, who=prog)
+
+
+def check_overwrite(wanted: bool, words: Sequence[str]) -> None:
+    """Let the user alone say that something is to be replaced, not a file that somebody sent."""
+    typed = any(word.partition("=")[0] == "--overwrite" for word in words) and not from_file()
+    if wanted and not typed and not program().trust_config:
+        raise InputError(
+            "overwrite: a file cannot ask to replace results; give --overwrite on the command "
+            "line, or trust the file with --trust-config"
+        )
 
 
 class CommandParser(OneLineErrors, ArgumentParser):
     """Parser of the commands that train nothing; its help calls a list of files by its name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, formatter_class=CommandHelp, **kwargs)
+        super().__init__(*args, formatter_class=CommandHelp, allow_abbrev=False, **kwargs)
 
     def format_help(self, *args: Any, **kwargs: Any) -> str:
         """The help text."""

@@ -1,142 +1,197 @@
-"""Configuration files are checked before they are used: readable YAML, and classes to trust."""
+"""The gate of the training commands: a configuration is walked before anything of it is made.
+
+Lightning's command line makes an object of each ``class_path``. What it may be is listed in
+``commands/names.py``; here it is seen to that it stands where its kind is asked for, and that its
+arguments are plain. What is made is looked up once more (:func:`make`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from jsonargparse import set_parsing_settings
+from jsonargparse import Namespace
+from pytorch_lightning.loggers import CometLogger, Logger, WandbLogger
+from pytorch_lightning.plugins import CheckpointIO
 
+from lightning_sasv import gate
+from lightning_sasv.commands.names import KINDS, Factory, library, typed
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_yaml
+from lightning_sasv.files import is_file, read_yaml
+from lightning_sasv.loggers import check_comet, check_workspace
 
-TRUSTED = ("lightning_sasv", "pytorch_lightning", "torch", "torchmetrics")
-"""Packages whose classes a configuration may name in a ``class_path``."""
+_THEME = "pytorch_lightning.callbacks.progress.rich_progress.RichProgressBarTheme"
+"""Colours: a group of plain values that a file fills without naming it."""
 
-TRUST_FLAG = "--trust-config"
+_FOLDERS: dict[Factory, Callable[[], None]] = {
+    WandbLogger: check_workspace,
+    CometLogger: check_comet,
+}
+"""Loggers that take settings from the current folder, and who looks at them first."""
 
-
-_PART_OF_LIGHTNING = "lightning_fabric"
-"""Where some classes of ``pytorch_lightning`` are defined."""
-
-
-def config_files(args: Sequence[str], options: Sequence[str] | None = None) -> list[Path]:
-    """Files named by ``--config`` and the like, e.g. ``--model=file.yaml``.
-
-    Args:
-        args: Command line.
-        options: Options that may name a configuration; by default all.
-    """
-    pairs = [(option, value) for option, value in pairwise(args) if option.startswith("-")]
-    pairs += [(arg.partition("=")[0], arg.partition("=")[2]) for arg in args if arg[:2] == "--"]
-    values = [value for option, value in pairs if options is None or option in options]
-    return [Path(value) for value in values if value and _is_file(Path(value))]
+LOGGER_ARGUMENTS = frozenset(
+    {"save_dir", "dir", "sub_dir", "name", "version", "prefix", "id", "resume", "reinit"}
+    | {"project", "entity", "group", "job_type", "tags", "notes", "mode", "offline", "online"}
+    | {"experiment_name", "run_name", "run_id", "workspace", "experiment_key", "synchronous"}
+    | {"log_model", "checkpoint_name", "add_file_policy", "log_graph", "default_hp_metric"}
+    | {"flush_logs_every_n_steps"}
+)
+"""What a file may say to a logger: names and folders, no address and no key."""
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # no name of a file at all
-        return False
+@cache
+def _bases() -> tuple[type, ...]:
+    """The kinds: only an argument whose type is one of these can hold an object."""
+    named = (getattr(import_module(module), base) for module, base in KINDS)
+    return (*named, CheckpointIO)
 
 
-def _texts(content: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in a configuration, at any depth, with the key it stands under."""
-    if isinstance(content, dict):
-        for name, value in content.items():
-            yield from _texts(value, str(name))
-    elif isinstance(content, (list, tuple, set)):
-        for value in content:
-            yield from _texts(value, key)
-    elif isinstance(content, str):
-        yield key, content
+def check_readable(args: Sequence[str]) -> None:
+    """Say what is wrong with a configuration file, and in which line, before it is parsed."""
+    for option, value in (*pairwise(args), *(word.split("=", 1) for word in args if "=" in word)):
+        given = option in ("--config", "-c")
+        if option[:1] == "-" and (given or value.endswith((".yaml", ".yml"))) and is_file(value):
+            read_yaml(value)
 
 
-def class_paths(content: Any) -> Iterator[str]:
-    """Every class or function that a configuration asks for, at any depth.
-
-    That is each ``class_path``, and each text that could be taken for one, as in
-    ``logger: package.Class``: the name of something inside a package that is installed.
-    """
-    for key, text in _texts(content):
-        if "." not in text:
-            continue
-        if key.rpartition(".")[2].rstrip("+") == "class_path" or _is_importable(text):
-            yield text
-
-
-def _is_importable(text: str) -> bool:
-    if not all(part.isidentifier() for part in text.split(".")):
-        return False
-    try:
-        return find_spec(text.split(".")[0]) is not None
-    except ValueError:  # a module without a specification, e.g. __main__
-        return True
-
-
-def included_files(content: Any, folder: Path) -> Iterator[Path]:
-    """Files that a configuration names, which could stand in place of a section."""
-    for _, text in _texts(content):
-        yield from (path for path in (folder / text, Path(text)) if text and _is_file(path))
-
-
-def check_configs(args: Sequence[str], options: Sequence[str] | None = None) -> list[str]:
-    """Check every configuration file of a command line.
-
-    A class outside of ``TRUSTED`` would run code that the file's author chose, so that it has to
-    be allowed by ``--trust-config``. Classes that the command line itself names are the user's own
-    choice.
+def check_command(config: Namespace, owners: Mapping[str, Factory]) -> None:
+    """Walk the parsed configuration of a command before anything of it is made.
 
     Args:
-        args: Command line.
-        options: Options that may name a configuration; by default all.
-
-    Returns:
-        The command line without ``--trust-config``.
+        config: All settings of the command.
+        owners: Whose arguments stand under a key; everywhere else are plain values.
     """
-    trusted = TRUST_FLAG in args
-    allowed = {name.split(".")[0] for arg in args for name in class_paths(arg.split("=")[-1])}
-    waiting, seen = config_files(args, options), set()
-    while waiting:
-        path = waiting.pop()
-        if path.resolve() in seen:
-            continue
-        seen.add(path.resolve())
-        content = _content(path, str(path) in _given(args))
-        waiting += included_files(content, path.parent)
-        for name in class_paths(content):
-            package = name.split(".")[0]
-            if not trusted and package not in TRUSTED:
-                raise InputError(
-                    f"{path} asks for the class {name}, which is not of {', '.join(TRUSTED)}; if "
-                    f"you trust the file, add {TRUST_FLAG}"
-                )
-            allowed.add(package)
-    _admit({*TRUSTED, _PART_OF_LIGHTNING, *allowed})
-    return [arg for arg in args if arg != TRUST_FLAG]
+    if gate.is_open():
+        return
+    for key, value in _items(config):
+        if key in owners:
+            check(owners[key], value, key)
+        elif key != "config":  # the files themselves
+            _check(value, (), key)
+    registry = config.get("trainer.model_registry")
+    if registry and not gate.is_typed(registry):
+        raise InputError(
+            f"{gate.source(registry)}: trainer.model_registry sends the model to another machine; "
+            f"{gate.ADVICE}"
+        )
 
 
-def _given(args: Sequence[str]) -> set[str]:
-    """What ``--config`` names."""
-    given = {value for option, value in pairwise(args) if option in ("--config", "-c")}
-    given |= {arg.partition("=")[2] for arg in args if arg.startswith(("--config=", "-c="))}
-    return {str(Path(value)) for value in given}
+def check(owner: Factory, arguments: Any, key: str) -> None:
+    """Walk the arguments of a class before it is made.
+
+    Args:
+        owner: The class, or the function that makes the object.
+        arguments: Its arguments as parsed.
+        key: Where they stand in the configuration.
+    """
+    for name, value in _items(arguments):
+        _check(value, _kinds(owner, name), f"{key}.{name}")
 
 
-def _content(path: Path, given: bool) -> Any:
-    """Content of a file; one that is no configuration, e.g. a checkpoint, has none."""
+def _check(value: Any, kinds: tuple[type, ...], key: str) -> None:
+    if isinstance(value, (Namespace, Mapping)):
+        if "class_path" in value:
+            _check_object(value, kinds, key)
+            return
+        for name, item in _items(value):
+            _check(item, kinds, f"{key}.{name}")
+    elif isinstance(value, (list, tuple, set)):
+        for item in value:
+            _check(item, kinds, key)
+    else:
+        gate.admit_plain(value, key)
+
+
+def _check_object(spec: Any, kinds: tuple[type, ...], key: str) -> None:
+    """A mapping with ``class_path``: a listed name, at a place for its kind, with fit arguments."""
+    name = str(spec["class_path"])
+    factory = library().get(name)
+    fits = factory is not None and issubclass(_made(factory), kinds)
+    gate.admit(name, {name} if fits else (), key)
+    factory = factory or typed().get(name, object)
+    if factory in _FOLDERS:
+        _FOLDERS[factory]()
+    arguments, others = (spec.get(part) or {} for part in ("init_args", "dict_kwargs"))
+    for argument, value in (*_items(others), *_items(arguments)):
+        objection = _objection(factory, argument, value)
+        if objection and not all(gate.is_typed(str(leaf)) for leaf in _leaves(value)):
+            raise InputError(
+                f"{gate.source(argument)}: {gate.shown(f'{key}.{argument}')} {objection}; "
+                f"{gate.ADVICE}, or give it on the command line"
+            )
+    check(factory, arguments, key)
+    check(object, others, key)
+
+
+def _objection(factory: Factory, argument: str, value: Any) -> str | None:
+    """What speaks against an argument that a file gives; the default says nothing new."""
     try:
-        return read_yaml(path)
-    except InputError:
-        if given or path.suffix in (".yaml", ".yml"):
-            raise
+        given = inspect.signature(factory).parameters.get(argument)
+    except ValueError:  # written in C
+        given = None
+    if value == (None if given is None else given.default):
+        return None
+    if issubclass(_made(factory), Logger) and argument not in LOGGER_ARGUMENTS:
+        return "could lead to an address of the file's own choice"
+    if argument in ("filename", "sub_dir"):
+        path = Path(str(value))
+        return "leads out of its folder" if path.is_absolute() or ".." in path.parts else None
+    return "could replace any file" if argument == "exclude_batches_path" else None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (Namespace, Mapping)):
+        yield from (leaf for _, item in _items(value) for leaf in _leaves(item))
+    elif isinstance(value, (list, tuple, set)):
+        yield from (leaf for item in value for leaf in _leaves(item))
+    else:
+        yield value
+
+
+def _items(value: Any) -> Iterable[tuple[str, Any]]:
+    return vars(value).items() if isinstance(value, Namespace) else value.items()
+
+
+def _made(factory: Factory) -> type:
+    """What a class or a function makes."""
+    made = factory if inspect.isclass(factory) else get_type_hints(factory).get("return")
+    return made if isinstance(made, type) else object
+
+
+@cache
+def _kinds(owner: Factory, argument: str) -> tuple[type, ...]:
+    """The kinds among the types of an argument; most have none."""
+    for part in inspect.getmro(owner) if inspect.isclass(owner) else (owner,):
+        function = part.__dict__.get("__init__") if isinstance(part, type) else part
+        texts = getattr(function, "__annotations__", {})
+        if argument in texts:
+            hint = _resolved(texts[argument], part)
+            return tuple(t for t in _classes(hint) if issubclass(t, _bases()))
+    return ()
+
+
+def _resolved(annotation: Any, part: Any) -> Any:
+    where = {"__annotations__": {"argument": annotation}, "__module__": part.__module__}
+    try:
+        return get_type_hints(type("Argument", (), where))["argument"]
+    except NameError:  # known to type checkers alone
         return None
 
 
-def _admit(packages: set[str]) -> None:
-    """Let jsonargparse import from these packages alone, whatever a name was put together from."""
-    known = sorted(name for name in packages if name.isidentifier() and name != "jsonargparse")
-    set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=known)
+def _classes(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and not get_args(hint):
+        yield hint
+    for part in get_args(hint):
+        yield from _classes(part) if not isinstance(part, list) else ()
+
+
+def make(kind: type, *args: Any, **kwargs: Any) -> Any:
+    """Make an object for jsonargparse: of a listed class, or one that the user typed."""
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    gate.admit(name, {*library(), _THEME, *typed()})
+    return kind(*args, **kwargs)

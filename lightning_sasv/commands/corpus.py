@@ -7,18 +7,18 @@ from typing import Any
 
 from lightning_sasv import data
 from lightning_sasv.commands.arguments import options_of
-from lightning_sasv.console import print_line
+from lightning_sasv.console import print_note
 
 
 @options_of(data.simulate)
 def simulate(**options: Any) -> None:
     """Say what :func:`data.simulate` wrote."""
     corpus, size, out = data.simulate(**options), options["scale"], Path(options["out"])
-    print_line(f"twin corpus (simulated, scale {size:g}): {corpus.sizes} in {out}")
+    print_note(f"twin corpus (simulated, scale {size:g}): {corpus.sizes} in {out}")
 
 
 @options_of(data.import_corpus)
 def import_corpus(**options: Any) -> None:
     """Say what :func:`data.import_corpus` wrote."""
     corpus = data.import_corpus(**options)
-    print_line(f"{corpus.name}: {corpus.sizes} in {Path(options['out'])}")
+    print_note(f"{corpus.name}: {corpus.sizes} in {Path(options['out'])}")

@@ -7,15 +7,19 @@ from typing import Any
 
 from lightning_sasv import deploy
 from lightning_sasv.commands.arguments import options_of
-from lightning_sasv.console import print_line
+from lightning_sasv.console import print_line, print_notes
 from lightning_sasv.files import read_json
+from lightning_sasv.fusion.doubts import warning_lines
 
 
 @options_of(deploy.export)
 def export(**options: Any) -> None:
     """Say what :func:`deploy.export` wrote."""
-    for line in _summary(deploy.export(**options), options["costs"]):
+    folder = deploy.export(**options)
+    for line in _summary(folder, options["costs"]):
         print_line(line)
+    about = read_json(folder / "bundle.json")
+    print_notes(warning_lines({options["system"]: about.get("warnings", [])}))
 
 
 def _summary(folder: Path, costs: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lightning_sasv.commands.arguments import options_of
-from lightning_sasv.console import print_line
+from lightning_sasv.console import print_note
 from lightning_sasv.report import write_report
 
 
@@ -15,6 +15,6 @@ def report(**options: Any) -> None:
     results, page, files = write_report(**options)
     corpus = ", ".join(results.corpora) or "corpus not named"
     note = " (simulated)" if results.simulated else ""
-    print_line(f"{corpus}{note}: {page}, {page.stat().st_size / 1e6:.1f} MB")
+    print_note(f"{corpus}{note}: {page}, {page.stat().st_size / 1e6:.1f} MB")
     if options["figures"] is not None:
-        print_line(f"{len(files)} figure files in {options['figures']}")
+        print_note(f"{len(files)} figure files in {options['figures']}")

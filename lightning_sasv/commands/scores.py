@@ -20,13 +20,13 @@ def fuse(**options: Any) -> None:
 
 
 @options_of(evaluation.evaluate)
-def evaluate(json: str | None, **options: Any) -> None:
+def evaluate(json: str | None, overwrite: bool, **options: Any) -> None:
     """Show what :func:`evaluation.evaluate` finds, then write it: a full disk costs no result."""
     with progress() as begin:
         result = evaluation.evaluate(**options, tell=print_notes, begin=begin)
     print_evaluation(result, options["costs"])
     if json is not None:
-        result.write(json)
+        result.write(json, overwrite)
 
 
 @options_of(evaluation.decide)

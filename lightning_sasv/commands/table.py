@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning_sasv import experiment
 from lightning_sasv.commands.arguments import options_of
-from lightning_sasv.console import print_line, print_written, quiet
+from lightning_sasv.console import print_note, print_notes, print_written, quiet
 from lightning_sasv.experiment import sweep
 
 __all__ = ["sweep", "table"]
@@ -23,5 +23,6 @@ def table(**options: Any) -> None:
 
     print_table1(found.rows, found.remarks)
     print_checks(found.checks)
+    print_notes(found.warnings)
     print_written(found.folder)
-    print_line(f"took {time.perf_counter() - start:.0f} s")
+    print_note(f"took {time.perf_counter() - start:.0f} s")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from lightning_sasv import lazy
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import ensure_directory
+from lightning_sasv.locks import lock
+from lightning_sasv.places import CORPUS, check_folder
 
 if TYPE_CHECKING:
     from lightning_sasv.data.challenge import load_corpus
@@ -37,7 +38,9 @@ __getattr__ = lazy(
 )
 
 
-def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = True) -> Corpus:
+def simulate(
+    *, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = True, overwrite: bool = False
+) -> Corpus:
     """Write the twin, a simulated corpus with the statistics of SASV 2022, in its layout.
 
     The folder can be used with `lightning fit --data.root OUT`. It is marked as simulated, and
@@ -49,18 +52,25 @@ def simulate(*, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = Tru
         seed: Seed of the corpus.
         pickles: Write embeddings as the challenge's pickles (.pk); false writes our own
             memory-mapped stores (.safetensors).
+        overwrite: Write to OUT though it holds another corpus, or other files.
     """
     from lightning_sasv.data.challenge import save_corpus
     from lightning_sasv.data.twin import make_twin
 
-    ensure_directory(out)
-    corpus = make_twin(scale, seed)
-    save_corpus(corpus, out, pickles=pickles)
+    with lock(out):
+        check_folder(out, CORPUS, overwrite)
+        corpus = make_twin(scale, seed)
+        save_corpus(corpus, out, pickles, overwrite)
     return corpus
 
 
 def import_corpus(
-    root: str, *, out: str, protocols: str | None = None, name: str | None = None
+    root: str,
+    *,
+    out: str,
+    protocols: str | None = None,
+    name: str | None = None,
+    overwrite: bool = False,
 ) -> Corpus:
     """Turn the challenge's pickles into memory-mapped embedding stores, with their protocols.
 
@@ -72,6 +82,7 @@ def import_corpus(
         out: Folder to write.
         protocols: Folder with the protocols, when they are not below ROOT.
         name: Name of the corpus in tables; by default that of the folder ROOT.
+        overwrite: Write to OUT though it holds another corpus, or other files.
     """
     from lightning_sasv.data.challenge import load_corpus, save_corpus
 
@@ -79,5 +90,7 @@ def import_corpus(
         raise InputError(f"--out {out} is the folder that is imported; choose another one")
     corpus = load_corpus(root, protocols, name)
     corpus.check()
-    save_corpus(corpus, out)
+    with lock(out):
+        check_folder(out, CORPUS, overwrite)
+        save_corpus(corpus, out, overwrite=overwrite)
     return corpus

@@ -19,7 +19,8 @@ from lightning_sasv.data.protocols import (
     write_utterances,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import ensure_directory, write_text
+from lightning_sasv.files import ensure_directory, read_json, write_text
+from lightning_sasv.places import refuse
 from lightning_sasv.trials import SPLITS, TWIN
 
 PICKLE = ".pk"
@@ -67,8 +68,8 @@ def corpus_name(root: Path, name: str | None) -> str:
     if not marker.is_file():
         return name or root.resolve().name
     try:
-        marked = str(json.loads(marker.read_text(encoding="utf-8"))["name"])
-    except (ValueError, KeyError, TypeError, OSError):
+        marked = str(read_json(marker)["name"])
+    except (ValueError, KeyError, TypeError):
         raise InputError(f'{marker} is damaged: expected {{"name": "…"}}') from None
     return marked if marked == TWIN else name or marked
 
@@ -93,16 +94,22 @@ def load_corpus(
     return Corpus(corpus_name(root, name), train, dev, evaluation)
 
 
-def save_corpus(corpus: Corpus, out: str | Path, pickles: bool = False) -> Path:
+def save_corpus(
+    corpus: Corpus, out: str | Path, pickles: bool = False, overwrite: bool = True
+) -> Path:
     """Write a corpus as protocols and embeddings that ``load_corpus`` reads.
 
     Args:
         corpus: What to write.
         out: Folder to write to.
         pickles: Write the embeddings as pickles, as the challenge does, instead of stores.
+        overwrite: Replace another corpus that is there.
     """
     out = ensure_directory(out)
-    write_text(out / MARKER, json.dumps({"name": corpus.name}) + "\n")  # first: never unnamed
+    marker, content = out / MARKER, {"name": corpus.name, "data": corpus.fingerprint}
+    if not overwrite and marker.exists() and read_json(marker) != content:
+        refuse(out, "another corpus")
+    write_text(marker, json.dumps(content) + "\n")  # first: never unnamed
     stores = {"cm_embd_trn": corpus.train.cm}
     write_utterances(out / "protocols" / TRAIN_PROTOCOL, corpus.train.utterances)
     for data in (corpus.dev, corpus.eval):

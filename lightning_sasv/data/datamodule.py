@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
 
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 
+from lightning_sasv.checkpoints import read_checkpoint, settings
 from lightning_sasv.data.challenge import load_corpus
 from lightning_sasv.data.corpus import Corpus, TrialSet
-from lightning_sasv.data.loaders import BlockLoader, ProbeBatch, ProbeBatches, TrainBlocks
+from lightning_sasv.data.loaders import BlockLoader, InOrder, ProbeBatch, ProbeBatches, TrainBlocks
 from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.data.twin import make_twin
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import read_yaml
 
 
 class SASVDataModule(LightningDataModule):
@@ -54,6 +58,30 @@ class SASVDataModule(LightningDataModule):
         self.batch_size, self.steps_per_block = batch_size, steps_per_block
         self.score_batch_size, self.seeds = score_batch_size, tuple(seeds)
 
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls,
+        checkpoint_path: str | Path,
+        map_location: object = None,
+        hparams_file: str | Path | None = None,
+        weights_only: bool | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """The data module of a checkpoint, which is read as data.
+
+        Args:
+            checkpoint_path: The file.
+            map_location: Ignored; Lightning has it.
+            hparams_file: YAML file of settings that replace those of the checkpoint.
+            weights_only: Ignored; Lightning has it.
+            **kwargs: Settings that replace those of the checkpoint.
+        """
+        checkpoint = read_checkpoint(checkpoint_path)
+        key = cls.CHECKPOINT_HYPER_PARAMS_KEY
+        if hparams_file is not None:
+            checkpoint[key] = read_yaml(hparams_file)
+        return cls(**settings(checkpoint, cls, checkpoint_path, key) | kwargs)
+
     @cached_property
     def corpus(self) -> Corpus:
         """The corpus, read or made once."""
@@ -79,7 +107,7 @@ class SASVDataModule(LightningDataModule):
 
     def _probes(self, data: TrialSet) -> DataLoader[ProbeBatch]:
         batches = ProbeBatches(data, self.score_batch_size, *self._processes())
-        return DataLoader(batches, batch_size=None)
+        return DataLoader(batches, batch_size=None, sampler=InOrder(batches))
 
     def val_dataloader(self) -> DataLoader[ProbeBatch]:
         """Distinct probes of the dev trials."""

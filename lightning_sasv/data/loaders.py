@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from lightning_sasv.data.corpus import TrainingSet, TrialSet
 from lightning_sasv.data.sampler import TrialSampler
+from lightning_sasv.errors import InputError
 from lightning_sasv.trials import TrialClass
 
 IGNORE = -100
@@ -102,31 +103,31 @@ class TrainBlocks(Dataset[TrainBlock]):
         return TrainBlock(vectors, label, self._count[steps])
 
 
-class EpochSampler(Sampler[tuple[int, int]]):
+class InOrder(DistributedSampler[int]):
+    """Everything in order: what a data set holds is the share of this process already.
+
+    Lightning would share it out once more, whatever the sampler, but for this base class.
+    """
+
+    def __init__(self, data: Dataset[Any]) -> None:
+        super().__init__(data, num_replicas=1, rank=0, shuffle=False)
+
+
+class EpochSampler(InOrder):
     """Keys ``(epoch, block)`` in order; the Trainer tells it the epoch, a checkpoint the start."""
 
-    def __init__(self, blocks: int) -> None:
-        self.blocks = blocks
-        self.epoch = 0
-        self.start = 0
+    start = 0
 
-    def set_epoch(self, epoch: int) -> None:
-        """Called by the Trainer at the start of each epoch."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.blocks
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
+    def __iter__(self) -> Iterator[Any]:
         start, self.start = self.start, 0
-        return iter([(self.epoch, block) for block in range(start, self.blocks)])
+        return iter([(self.epoch, block) for block in range(start, len(self))])
 
 
 class BlockLoader(DataLoader[TrainBlock]):
     """Loader of training blocks that a checkpoint can put back to the middle of an epoch."""
 
     def __init__(self, dataset: TrainBlocks) -> None:
-        self._blocks = EpochSampler(len(dataset))
+        self._blocks = EpochSampler(dataset)
         self._served = 0
         super().__init__(dataset, batch_size=None, sampler=self._blocks)
 
@@ -142,7 +143,13 @@ class BlockLoader(DataLoader[TrainBlock]):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Start the next epoch after the blocks that were handed out."""
-        self._blocks.start = state["served"]
+        served = state.get("served")
+        if not isinstance(served, int) or not 0 <= served < len(self):
+            raise InputError(
+                f"--ckpt_path: the checkpoint does not fit this run: {str(served)[:50]} of "
+                f"{len(self)} blocks of an epoch were served; resume with the same data settings"
+            )
+        self._blocks.start = served
 
 
 class ProbeBatches(Dataset[ProbeBatch]):

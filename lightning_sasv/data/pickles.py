@@ -10,8 +10,9 @@ state trusts what it is told, and a damaged file can make it crash.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -120,11 +121,29 @@ class _Encode(_Admitted):
         return str(text).encode("latin1")
 
 
+def _check_keys(keys: Iterable[object]) -> None:
+    """Only plain keys: a tuple of tuples of tuples can take for ever to be hashed."""
+    for key in keys:
+        if not isinstance(key, (str, bytes, int, float, np.generic, type(None))):
+            raise pickle.UnpicklingError(f"asks for a {type(key).__name__} as a key")
+
+
+class _Dictionary(_Admitted):
+    """``OrderedDict``, with or without a list of pairs."""
+
+    __slots__ = ()
+
+    def __call__(self, pairs: Iterable[tuple[Any, Any]] = ()) -> dict[Any, Any]:
+        pairs = [(key, value) for key, value in pairs]
+        _check_keys(key for key, _ in pairs)
+        return dict(pairs)
+
+
 _ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _NDArray(),
     ("numpy", "dtype"): _DType(),
     ("_codecs", "encode"): _Encode(),
-    ("collections", "OrderedDict"): dict,
+    ("collections", "OrderedDict"): _Dictionary(),
 } | {
     (f"numpy.{core}.{module}", name): stand_in
     for core in ("core", "_core")
@@ -134,6 +153,17 @@ _ADMITTED: dict[tuple[str, str], Any] = {
         ("numeric", "_frombuffer", _FromBuffer()),
     )
 }
+
+
+def _with_plain_keys(letter: bytes, keys: slice) -> Callable[[Any], None]:
+    """What a letter of a pickle does, once the part of the stack that is hashed has been seen."""
+    load: Callable[[Any], None] = pickle._Unpickler.dispatch[letter[0]]
+
+    def checked(unpickler: Any) -> None:
+        _check_keys(unpickler.stack[keys])
+        load(unpickler)
+
+    return checked
 
 
 class _SafeUnpickler(pickle._Unpickler):
@@ -152,20 +182,42 @@ class _SafeUnpickler(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         raise pickle.UnpicklingError("asks for a persistent object")
 
+    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch) | {
+        pickle.SETITEM[0]: _with_plain_keys(pickle.SETITEM, slice(-2, -1)),
+        pickle.SETITEMS[0]: _with_plain_keys(pickle.SETITEMS, slice(0, None, 2)),
+        pickle.DICT[0]: _with_plain_keys(pickle.DICT, slice(0, None, 2)),
+        pickle.ADDITEMS[0]: _with_plain_keys(pickle.ADDITEMS, slice(None)),
+        pickle.FROZENSET[0]: _with_plain_keys(pickle.FROZENSET, slice(None)),
+    }
+    """What each letter of a pickle does, with a look at what is to be hashed."""
 
-def _finished(content: Any) -> Any:
-    """Content with its arrays in place of what stood for them."""
-    if isinstance(content, _Array):
-        if content.array is None:
-            raise pickle.UnpicklingError("asks for an array without content")
-        return content.array
-    if isinstance(content, dict):
-        return {_finished(key): _finished(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple, set, frozenset)):
-        return type(content)(map(_finished, content))
-    if isinstance(content, (_Type, _Admitted)):
-        raise pickle.UnpicklingError("holds a type")
-    return content
+
+class _Finish:
+    """Content with its arrays in place of what stood for them.
+
+    What is named again and again is finished once: written out, it could be without end.
+    """
+
+    def __init__(self) -> None:
+        self.done: dict[int, Any] = {}
+
+    def __call__(self, content: Any) -> Any:
+        if id(content) not in self.done:
+            self.done[id(content)] = self._finished(content)
+        return self.done[id(content)]
+
+    def _finished(self, content: Any) -> Any:
+        if isinstance(content, _Array):
+            if content.array is None:
+                raise pickle.UnpicklingError("asks for an array without content")
+            return content.array
+        if isinstance(content, dict):
+            return {key: self(value) for key, value in content.items()}
+        if isinstance(content, (list, tuple)):
+            return type(content)(map(self, content))
+        if isinstance(content, (_Type, _Admitted)):
+            raise pickle.UnpicklingError("holds a type")
+        return content
 
 
 def load_pickle(path: str | Path) -> Any:
@@ -180,7 +232,7 @@ def load_pickle(path: str | Path) -> Any:
         raise InputError(f"no pickle at {path}")
     try:
         with path.open("rb") as file:
-            return _finished(_SafeUnpickler(file).load())
+            return _Finish()(_SafeUnpickler(file).load())
     except pickle.UnpicklingError as error:
         raise InputError(
             f"{path} is refused: it {error}; only numpy arrays and plain containers are admitted, "

@@ -162,5 +162,10 @@ def _number(name: str, value: object) -> float:
         if isinstance(value, bool):
             raise TypeError
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InputError(f"costs must be numbers, got {value!r} for {name}") from None
+    except (TypeError, ValueError, OverflowError):
+        shown = (
+            repr(value)[:100]
+            if not isinstance(value, int) or isinstance(value, bool)
+            else "one too large"
+        )
+        raise InputError(f"costs must be numbers, got {shown} for {name}") from None

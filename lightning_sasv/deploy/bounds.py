@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightning_sasv.checks import Floats, as_finite, as_labels, as_trials, check_not_empty, select
+from lightning_sasv.checks import Floats, as_finite, as_labels, as_trials, check_not_empty, split
 from lightning_sasv.errors import InputError
 from lightning_sasv.trials import TASKS, TrialClass
 
@@ -105,7 +105,7 @@ def dev_bounds(asv_llr: Any, cm_llr: Any, labels: Any) -> LLRBounds:
             raise InputError(f"the development trials have no {code} among them")
     for task, llrs in (("sv", asv_llr), ("spf", cm_llr)):
         values, _ = as_trials(llrs, codes, "LLRs")
-        bounds.append(elub(*(select(values, codes, part) for part in TASKS[task][1:])))
+        bounds.append(elub(*split(values, codes, *TASKS[task][1:])))
     return LLRBounds(*bounds)
 
 

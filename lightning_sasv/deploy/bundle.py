@@ -28,7 +28,14 @@ from lightning_sasv.deploy.scorer import (
     unreachable,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_folder, read_json, sha256, write_json
+from lightning_sasv.files import (
+    atomic_folder,
+    check_links,
+    inside,
+    read_json,
+    sha256,
+    write_json,
+)
 from lightning_sasv.fitted import (
     FOLDER,
     SUFFIX,
@@ -38,6 +45,7 @@ from lightning_sasv.fitted import (
     save_system,
 )
 from lightning_sasv.fusion.base import Fusion
+from lightning_sasv.places import BUNDLE, kind_of
 from lightning_sasv.scores.sources import read_costs
 from lightning_sasv.trials import Scores, TrialClass
 
@@ -47,7 +55,13 @@ CHECKED = (FUSION, METADATA)
 
 
 def export(
-    *, fitted: str, system: str, out: str, costs: str = "a-dcf1", dev: str | None = None
+    *,
+    fitted: str,
+    system: str,
+    out: str,
+    costs: str = "a-dcf1",
+    dev: str | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Write a fitted system as a bundle: fusion, threshold, costs, LLR bounds, checksums.
 
@@ -59,10 +73,11 @@ def export(
         fitted: Folder of results, with fitted/SYSTEM.safetensors and scores/dev.csv, as
             `lightning fit` and `lightning fuse --out` write it.
         system: Name of the system, e.g. L3t.
-        out: Folder to make; it must not be there yet.
+        out: Folder to make; it must not hold anything yet.
         costs: Costs and priors: equal, a-dcf1, asvspoof5, or a JSON or YAML file with c_miss,
             c_fa_nontarget, c_fa_spoof, p_target, p_nontarget and p_spoof.
         dev: Score file of the dev trials, when it is not scores/dev.csv in that folder.
+        overwrite: Replace the bundle that is in OUT.
 
     Returns:
         The folder that was made.
@@ -82,17 +97,20 @@ def export(
     from lightning_sasv.results import scores_file
     from lightning_sasv.scores import read_scores
 
-    found = {path.stem: path for path in sorted((Path(fitted) / FOLDER).glob(f"*{SUFFIX}"))}
+    there = (check_links(fitted) / FOLDER).glob(f"*{SUFFIX}")
+    found = {path.stem: path for path in sorted(there)}
     if system not in found:  # the name is looked up, never made into a path
-        there = f"there are {', '.join(found)}" if found else "there is none"
-        raise InputError(f"no fitted system {system!r} in {Path(fitted) / FOLDER}; {there}")
+        known = f"there are {', '.join(found)}" if found else "there is none"
+        raise InputError(f"no fitted system {system!r} in {Path(fitted) / FOLDER}; {known}")
     model, cost_model = read_fitted(found[system]), read_costs(costs)
     table = scores_file(Path(fitted), "dev") if dev is None else Path(dev)
     if not table.is_file():
         raise InputError(f"no dev scores at {table}; give their file with --dev")
     scores = read_scores(table)
     _check_scores(model, scores, table)
-    return write_bundle(out, model, scores, cost_model, name=system, about=model.about)
+    return write_bundle(
+        out, model, scores, cost_model, name=system, about=model.about, overwrite=overwrite
+    )
 
 
 def _check_scores(system: FittedSystem, scores: Scores, table: Path) -> None:
@@ -116,6 +134,7 @@ def write_bundle(
     *,
     name: str,
     about: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Write a bundle: the folder ``out`` appears whole, or nothing is written.
 
@@ -126,6 +145,7 @@ def write_bundle(
         costs: Costs and priors of the application.
         name: Name of the system.
         about: Where the system comes from (corpus, seed, …).
+        overwrite: Replace a bundle that is there, but nothing else.
 
     Raises:
         InputError: ``out`` is there already, the system is not fitted, or no decision follows.
@@ -143,7 +163,7 @@ def write_bundle(
     rule = choose_rule(system, dev, costs)
     origin = dict(about or {})
     content = _describe(system, rule, dev, costs) | {"system": name, "about": origin}
-    with atomic_folder(out) as folder:
+    with atomic_folder(out, overwrite and kind_of(out) == BUNDLE) as folder:
         save_system(folder / FUSION, system, {"system": name, **origin})
         write_json(folder / METADATA, content, indent=2)
         sums = {part: sha256(folder / part) for part in CHECKED}
@@ -178,7 +198,7 @@ def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = N
         rule, costs = read_rule(content), as_cost_model(content["costs"])
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"{path} is no description of a bundle ({error!r}); export it again"
         ) from None
@@ -213,6 +233,7 @@ def _describe(
         "costs": asdict(costs),
         "bounds": limits,
         "fusion": system.config,
+        **({"warnings": system.warnings} if system.warnings else {}),
         "dev": {
             "trials": {str(code): int((dev.label == code).sum()) for code in TrialClass},
             "a_dcf": float(found.normalised),
@@ -234,6 +255,7 @@ def _check(folder: Path, expected: str | None) -> None:
     for name in (CHECKSUMS, *CHECKED):
         if not (folder / name).is_file():
             raise InputError(f"bundle {folder} is incomplete: {name} is missing; export it again")
+        inside(folder, folder / name)
     if expected is not None and fingerprint(folder) != expected.lower():
         raise InputError(
             f"bundle {folder} has the fingerprint {fingerprint(folder)}, not {expected}: "

@@ -23,6 +23,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.sources import Tell, read_costs, read_key, read_source, silent
+from lightning_sasv.scores.write import check_same
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ class Decisions:
 
     def write(self, path: str | Path) -> Path:
         """Write the decisions as CSV, atomically."""
-        with atomic_path(path) as temporary:
-            self.frame.write_csv(temporary)
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            self.frame.write_csv(file)
         return Path(path)
 
 
@@ -88,6 +89,7 @@ def decide(
     key_format: str | None = None,
     format: str | None = None,
     allow_missing: bool = False,
+    overwrite: bool = False,
     *,
     tell: Tell = silent,
 ) -> Decisions:
@@ -106,12 +108,14 @@ def decide(
         key_format: Format of the key; recognised when not given.
         format: Format of the file; recognised when not given.
         allow_missing: Leave out trials without a score instead of stopping.
+        overwrite: Replace OUT though it holds decisions on other scores, or something else.
         tell: Told how the files were read and what was left out.
 
     Returns:
         What was written, and what it costs.
     """
     from lightning_sasv.fitted import read_fitted_systems
+    from lightning_sasv.fusion import warning_lines
 
     if fitted is None:
         raise InputError("--fitted DIR is needed: the folder that `lightning fuse --out DIR` wrote")
@@ -119,6 +123,10 @@ def decide(
     choose_system(systems, system)  # before the work of reading
     labels = read_key(key, key_format, tell=tell)
     table = read_source(file, labels, format, allow_missing=allow_missing, tell=tell)
+    check_same(Path(out), table, overwrite, also=("decision", "reason"))
+    able = {name: one.warnings for name, one in systems.items() if one.gives_llrs}
+    chosen = [choose_system(systems, system)] if system or not compare else list(able)
+    tell(warning_lines({name: able[name] for name in chosen}))
     decisions = decide_trials(table, systems, model, policy, system, compare)
     decisions.write(out)
     return decisions
@@ -188,7 +196,7 @@ def decide_trials(
 def _fused(table: ScoreTable, system: FittedSystem) -> FusedScores:
     """LLRs and fused scores of a table."""
     table.need(["asv_score", "cm_score"], "a decision")
-    fused = system(table.numbers("asv_score"), table.numbers("cm_score"))
+    fused = system(*table.score_pair())
     return FusedScores(*(np.asarray(column) for column in fused))
 
 

@@ -12,22 +12,27 @@ import numpy as np
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory
+from lightning_sasv.locks import lock
 from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.places import FUSED, check_folder
 from lightning_sasv.results import (
     METRICS_FILE,
     PREFIX,
     Metrics,
+    fit_entry,
     fused_metrics,
+    scores_file,
     write_metrics,
     write_set,
     write_systems,
 )
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.sources import Tell, read_costs, read_key, read_source, silent
-from lightning_sasv.trials import FusedScores, TrialClass
+from lightning_sasv.scores.write import check_same
+from lightning_sasv.trials import SPLITS, FusedScores, TrialClass
 
 if TYPE_CHECKING:
-    from lightning_sasv.fusion import FusionSystem
+    from lightning_sasv.fusion import FusionSettings, FusionSystem
 
 PAIR = ("asv_score", "cm_score")
 
@@ -62,6 +67,8 @@ def fuse(
     key_format: str | None = None,
     costs: str = "a-dcf1",
     allow_missing: bool = False,
+    trim: float | None = None,
+    overwrite: bool = False,
     tell: Tell = silent,
     begin: Begin | None = None,
 ) -> FusedResults:
@@ -82,30 +89,44 @@ def fuse(
         key_format: Format of the keys; recognised when not given.
         costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file.
         allow_missing: Leave out trials without a score instead of stopping.
-        tell: Told how the files were read and what was left out.
+        trim: Leave dev scores out of the fit that lie more than this many interquartile ranges
+            beyond the quartiles of their class.
+        overwrite: Write to OUT though it holds results of other scores, or other files.
+        tell: Told how the files were read, what was left out, and what makes a fit doubtful.
         begin: Told of long work, for a progress bar.
 
     Returns:
         What was written.
     """
-    from lightning_sasv.fusion import system_names
+    from lightning_sasv.fusion import system_names, warning_lines
 
     names, settings = system_names(systems), Settings(costs=read_costs(costs))
-    tables = []
-    for file, key in ((dev, dev_key), (eval, eval_key)):
-        labels = read_key(key, key_format, tell=tell)
-        tables.append(read_source(file, labels, format, allow_missing=allow_missing, tell=tell))
-    corpus = name or tables[1].path.resolve().parent.name
-    step = begin("fitting on dev, fusing dev and eval", 2) if begin else lambda: None
-    results = fuse_tables(tables[0], tables[1], names, corpus, settings)
-    step()
-    write_results(out, results)
-    step()
-    return results
+    own: FusionSettings = {"trim": trim}
+    with lock(out):
+        tables = []
+        for file, key in ((dev, dev_key), (eval, eval_key)):
+            labels = read_key(key, key_format, tell=tell)
+            tables.append(read_source(file, labels, format, allow_missing=allow_missing, tell=tell))
+        check_folder(out, FUSED, overwrite)
+        for split, table in zip(SPLITS, tables, strict=True):
+            check_same(scores_file(Path(out), split), table, overwrite)
+        corpus = name or tables[1].path.resolve().parent.name
+        step = begin("fitting on dev, fusing dev and eval", 2) if begin else lambda: None
+        results = fuse_tables(tables[0], tables[1], names, corpus, settings, own)
+        tell(warning_lines({name: one.warnings for name, one in results.systems.items()}))
+        step()
+        write_results(out, results)
+        step()
+        return results
 
 
 def fuse_tables(
-    dev: ScoreTable, evaluation: ScoreTable, names: Sequence[str], corpus: str, settings: Settings
+    dev: ScoreTable,
+    evaluation: ScoreTable,
+    names: Sequence[str],
+    corpus: str,
+    settings: Settings,
+    fusion: FusionSettings | None = None,
 ) -> FusedResults:
     """Fit systems on dev scores and fuse both sets.
 
@@ -115,6 +136,7 @@ def fuse_tables(
         names: Keys of ``fusion.SYSTEMS``.
         corpus: Where the scores come from.
         settings: Costs and conventions of the metrics.
+        fusion: Settings that replace those of every system.
     """
     from lightning_sasv.fusion import fit_systems, fuse_systems
 
@@ -122,13 +144,16 @@ def fuse_tables(
     evaluation.need(PAIR, "fusing (--eval)")
     for table in (dev, evaluation):
         _check_classes(table)
-    systems = fit_systems(*_pair(dev), dev.labels(), names)
-    metrics: Metrics = {
-        name: {"corpus": corpus, "fitted": system.values()} for name, system in systems.items()
-    }
+    pairs = {"dev": dev.score_pair(), "eval": evaluation.score_pair()}
+    where = lambda row, side: dev.where(row, f"{side}_score")  # noqa: E731
+    try:
+        systems = fit_systems(*pairs["dev"], dev.labels(), names, where, **(fusion or {}))
+    except InputError as error:
+        raise InputError(f"{dev.path}: {error}") from None
+    metrics: Metrics = {n: {"corpus": corpus, **fit_entry(one)} for n, one in systems.items()}
     tables = {}
     for split, table in (("dev", dev), ("eval", evaluation)):
-        fused = fuse_systems(systems, *_pair(table))
+        fused = fuse_systems(systems, *pairs[split])
         tables[split] = with_fused(table, fused)
         if "label" in table:
             for name, values in fused_metrics(fused, table.labels(), settings).items():
@@ -136,13 +161,10 @@ def fuse_tables(
     return FusedResults(systems, tables, metrics, corpus)
 
 
-def _pair(table: ScoreTable) -> tuple[np.ndarray, np.ndarray]:
-    return table.numbers(PAIR[0]), table.numbers(PAIR[1])
-
-
 def write_results(out: str | Path, results: FusedResults) -> Path:
     """Write a folder of results; fitted systems of an earlier run in the same folder go."""
     folder = ensure_directory(out)
+    (folder / METRICS_FILE).unlink(missing_ok=True)  # what has none counts as unfinished
     for split, table in results.tables.items():
         write_set(folder, split, table)
     write_systems(folder, results.systems, {"corpus": results.corpus}, only=True)

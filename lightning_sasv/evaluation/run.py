@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Comparison, compare_systems, compared_metrics
 from lightning_sasv.evaluation.systems import Systems, gather
-from lightning_sasv.files import finite, write_json
+from lightning_sasv.files import finite, read_json, write_json
 from lightning_sasv.metrics.bootstrap import Resampled, resample
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.metrics.registry import resampled
+from lightning_sasv.places import refuse
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.sources import (
     Tell,
@@ -56,6 +60,7 @@ class EvaluationResult:
         groups: By column, system, group and name.
         comparisons: Of every pair of systems.
         notes: What was left out.
+        data: Short hash of the labels and scores of each system.
     """
 
     counts: dict[str, int]
@@ -65,6 +70,7 @@ class EvaluationResult:
     groups: dict[str, dict[str, dict[str, Values]]]
     comparisons: list[Comparison]
     notes: tuple[str, ...]
+    data: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The results as plain values for JSON; NaN and infinity become ``None``."""
@@ -81,6 +87,7 @@ class EvaluationResult:
         plain: dict[str, Any] = finite(
             {
                 "trials": self.counts,
+                "data": self.data,
                 "settings": {
                     "costs": asdict(options.settings.costs),
                     "tandem_costs": asdict(options.settings.tandem_costs),
@@ -95,9 +102,25 @@ class EvaluationResult:
         )
         return plain
 
-    def write(self, path: str | Path) -> Path:
-        """Write the results as JSON, rates as fractions."""
+    def write(self, path: str | Path, overwrite: bool = True) -> Path:
+        """Write the results as JSON, rates as fractions.
+
+        Args:
+            path: File to write.
+            overwrite: Replace it, be it no evaluation or that of other scores.
+        """
+        if not overwrite and Path(path).exists() and _noted_data(path) != self.data:
+            refuse(path, "something else, or the evaluation of other scores", "another --json")
         return write_json(path, self.as_dict(), sort_keys=False)
+
+
+def _noted_data(path: str | Path) -> Any:
+    """What an evaluation in a file was made of; nothing where the file holds none."""
+    try:
+        content = read_json(path)
+    except InputError:
+        return None
+    return content.get("data") if isinstance(content, dict) and "systems" in content else None
 
 
 def evaluate(
@@ -117,6 +140,7 @@ def evaluate(
     json: str | None = None,
     llrs: bool = False,
     allow_missing: bool = False,
+    overwrite: bool = False,
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
@@ -145,6 +169,7 @@ def evaluate(
         llrs: Take asv_score and cm_score for log-likelihood ratios of target against nontarget and
             against spoof: adds the normalised cross-entropy of the three classes.
         allow_missing: Leave out trials that are not in every file instead of stopping.
+        overwrite: Replace the file JSON though it holds no evaluation, or that of other scores.
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
 
@@ -170,7 +195,7 @@ def evaluate(
     result = evaluate_tables(tables, options, begin)
     tell(result.notes)
     if json is not None:
-        result.write(json)
+        result.write(json, overwrite)
     return result
 
 
@@ -208,7 +233,16 @@ def evaluate_tables(
         groups,
         compare_systems(compared) if options.compare and compared else [],
         tuple(notes),
+        {name: _hash(scored.labels, columns) for name, columns in scored.columns.items()},
     )
+
+
+def _hash(labels: np.ndarray, columns: Mapping[str, np.ndarray]) -> str:
+    """Short hash of labels and scores."""
+    found = hashlib.blake2b(np.ascontiguousarray(labels).tobytes(), digest_size=8)
+    for name in sorted(columns):
+        found.update(name.encode() + np.ascontiguousarray(columns[name]).tobytes())
+    return found.hexdigest()
 
 
 def _replicates(

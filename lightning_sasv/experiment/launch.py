@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment import Launcher
+from lightning_sasv.experiment.launcher_options import LauncherOptions, check_options
 from lightning_sasv.experiment.run import Job, add_intervals, begin, run_job
 from lightning_sasv.experiment.workers import Workers
+from lightning_sasv.program import call_as, program, safe_path
+from lightning_sasv.signals import held
 
 
 def split_job(job: Job) -> list[Job]:
@@ -23,7 +31,7 @@ def launch(
     job: Job,
     launcher: Launcher = "here",
     processes: int | None = None,
-    options: dict[str, str | int] | None = None,
+    options: LauncherOptions | None = None,
     overwrite: bool = False,
     workers: Workers | None = None,
 ) -> str:
@@ -42,21 +50,55 @@ def launch(
         raise InputError(f"--seeds_per_job must be at least 1, got {job.stack}")
     if launcher == "here":
         return run_job(job, overwrite, processes, workers)
-    executor = _executor(launcher, job.out / "jobs", options or {})
+    folder = _fresh(job.out / "jobs")
+    executor = _executor(launcher, folder, options or {})
     _, key, missing = begin(job, overwrite)  # a mistake is reported before anything is submitted
     parts = [replace(part, progress=False) for part in split_job(job)]
     wanted = [part for part in parts if set(part.seeds) & set(missing)]
-    try:
-        submitted = [executor.submit(run_job, part) for part in wanted]
-    except Exception as error:  # whatever the cluster has against it
-        raise RunError(f"--launcher {launcher}: cannot submit: {_last_line(error)}") from None
-    _wait(submitted, job.out / "jobs")
+    submitted: list[Any] = []
+    with _cancelling(submitted), safe_path():
+        for part in wanted:
+            with held():  # until it is known whom to cancel
+                submitted.append(_submit(executor, part, launcher))
+        _wait(submitted, folder)
     add_intervals(job, key)
     return key
 
 
-def _executor(launcher: str, folder: Path, options: Mapping[str, str | int]) -> Any:
-    """The executor of submitit."""
+@contextmanager
+def _cancelling(submitted: Sequence[Any]) -> Iterator[None]:
+    """Cancel what was submitted when the waiting is broken off, or the rest cannot be submitted."""
+    try:
+        yield
+    except (KeyboardInterrupt, _SubmitError) as error:
+        for one in submitted:
+            one.cancel()
+        if isinstance(error, _SubmitError):
+            raise
+        raise KeyboardInterrupt(
+            "the submitted jobs were cancelled, what is finished is kept: the same command goes on"
+        ) from None
+
+
+class _SubmitError(RunError):
+    """The cluster does not take a job."""
+
+
+def _submit(executor: Any, job: Job, launcher: str) -> Any:
+    try:
+        return executor.submit(call_as, program(), run_job, job)
+    except Exception as error:  # whatever the cluster has against it
+        raise _SubmitError(f"--launcher {launcher}: cannot submit: {_last_line(error)}") from None
+
+
+def _fresh(folder: Path) -> Path:
+    """A name that nobody can foresee: what jobs leave there is unpickled, so it must be theirs."""
+    return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+
+
+def _executor(launcher: str, folder: Path, options: LauncherOptions) -> Any:
+    """The executor of submitit; its jobs import nothing from the current folder."""
+    check_options(options, folder)
     try:
         import submitit
     except ImportError:
@@ -64,8 +106,11 @@ def _executor(launcher: str, folder: Path, options: Mapping[str, str | int]) -> 
             f"--launcher {launcher} needs submitit: pip install 'lightning-sasv[slurm]'"
         ) from None
     try:
-        executor = submitit.AutoExecutor(folder=folder, cluster=launcher)
-        executor.update_parameters(**{"timeout_min": 120, **options})
+        safe = {f"{launcher}_python": f"{shlex.quote(sys.executable)} -P"}
+        made = safe | {name: value for name, value in options.items() if name in safe}
+        executor = submitit.AutoExecutor(folder=folder, cluster=launcher, **made)
+        rest = {name: value for name, value in options.items() if name not in safe}
+        executor.update_parameters(**{"timeout_min": 120, **rest})
     except RuntimeError as error:
         raise InputError(f"--launcher {launcher}: {_last_line(error)}") from None
     except (NameError, TypeError, ValueError, AssertionError) as error:
@@ -91,13 +136,6 @@ def _wait(submitted: Sequence[Any], logs: Path) -> None:
     for one in submitted:
         try:
             one.result()
-        except KeyboardInterrupt:
-            for other in submitted:
-                other.cancel()
-            raise KeyboardInterrupt(
-                "the submitted jobs were cancelled, what is finished is kept: the same command "
-                "goes on"
-            ) from None
         except Exception as error:  # of any kind: it was raised in another process
             failures.append(f"job {one.job_id}: {_cause(error)}")
     if failures:

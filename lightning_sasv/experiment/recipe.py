@@ -6,13 +6,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import write_json
+from lightning_sasv.files import read_json, write_json
 
 if TYPE_CHECKING:
     from lightning_sasv.data.corpus import Corpus
@@ -95,25 +96,47 @@ def check_recipe(out: Path, recipe: Mapping[str, Any]) -> str:
         recipe: What its results are to be made with.
     """
     file, key = out / RECIPE_FILE, digest(recipe)
-    noted: Any = None
-    if file.exists() and any(out.glob("seed[0-9]*/metrics.json")):
-        try:
-            noted = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError:
-            raise InputError(
-                f"{file} is damaged; choose another --out or add --overwrite"
-            ) from None
-    if noted == recipe:
+    if not (file.exists() and any(out.glob("seed[0-9]*/metrics.json"))):
+        write_json(file, dict(recipe))
         return key
-    if isinstance(noted, dict):
+    noted = read_noted(file)
+    if noted != recipe:
         names = [name for name in recipe if noted.get(name) != recipe[name]]
-        listed = ", ".join(f"{n} {noted.get(n)} there, {recipe[n]} now" for n in names)
+        there = {name: str(noted.get(name))[:100] for name in names}
+        listed = ", ".join(f"{n} {there[n]} there, {recipe[n]} now" for n in names)
         raise InputError(
             f"{out} holds results of another configuration ({listed}); choose another --out, or "
             "add --overwrite to replace them"
         )
-    write_json(file, dict(recipe))
     return key
+
+
+def read_noted(file: Path) -> dict[str, Any]:
+    """What an earlier run noted for itself in a file of its folder."""
+    found = None
+    with suppress(InputError):
+        found = read_json(file)
+    if not isinstance(found, dict):
+        raise _damaged(file)
+    return found
+
+
+def read_group(file: Path, key: str) -> list[int]:
+    """Seeds that were begun together under this key, as their folder notes them; none of others."""
+    noted = read_noted(file)
+    if noted.get("key") != key:
+        return []
+    seeds: Any = noted.get("seeds")
+    with suppress(InputError, TypeError):
+        found = parse_seeds(",".join(map(str, seeds)))
+        ours = file.parent.name == digest([key, found])
+        if ours and seeds == found and len(found) <= MAX_SEEDS:
+            return found
+    raise _damaged(file)
+
+
+def _damaged(file: Path) -> InputError:
+    return InputError(f"{file} is damaged; choose another --out or add --overwrite")
 
 
 def digest(content: Any) -> str:

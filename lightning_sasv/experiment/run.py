@@ -14,20 +14,22 @@ from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.loggers import CSVLogger
 
 from lightning_sasv import results
-from lightning_sasv.callbacks import FitFusion, KeepBest, NoteInterrupt, SaveLast, WriteResults
-from lightning_sasv.callbacks.interrupt import interrupts
+from lightning_sasv.callbacks import FitFusion, KeepBest, LeaveSignals, SaveLast, WriteResults
 from lightning_sasv.callbacks.write_results import finish
-from lightning_sasv.checkpoints import AtomicCheckpointIO
+from lightning_sasv.checkpoints import AtomicCheckpointIO, read_checkpoint
 from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
-from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.recipe import Recipe, check_recipe, digest, make_corpus
+from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.experiment.recipe import Recipe, check_recipe, digest, make_corpus, read_group
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.fusion import SYSTEMS, build_system
+from lightning_sasv.locks import lock
 from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.models import SASVModule
+from lightning_sasv.models.restoring import restoring
 from lightning_sasv.scores import read_table
+from lightning_sasv.signals import advising
 from lightning_sasv.trials import SPLITS
 
 GROUP_FILE = "group.json"
@@ -165,10 +167,10 @@ def _groups(job: Job, key: str, missing: Sequence[int]) -> list[list[int]]:
     groups = []
     left = list(missing)
     for file in sorted((job.out / "training").glob(f"*/{GROUP_FILE}")):
-        begun = json.loads(file.read_text())
-        if begun["key"] == key and set(begun["seeds"]) & set(left):
-            groups.append(begun["seeds"])
-            left = [seed for seed in left if seed not in begun["seeds"]]
+        seeds = read_group(file, key)
+        if set(seeds) & set(left):
+            groups.append(seeds)
+            left = [seed for seed in left if seed not in seeds]
     return groups + [left[n : n + job.stack] for n in range(0, len(left), job.stack)]
 
 
@@ -184,7 +186,7 @@ def _run_groups(
             if job.interval_seed in seeds:
                 add_intervals(job, key)
         except OSError as error:
-            raise InputError(
+            raise RunError(
                 f"cannot go on writing to {job.out}: {error.strerror or error}; what is finished "
                 "is kept: the same command goes on when that is mended"
             ) from error
@@ -198,7 +200,7 @@ def make_trainer(callbacks: Sequence[Callback], **settings: Any) -> Trainer:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         deterministic=True,
-        callbacks=list(callbacks),
+        callbacks=[*callbacks, LeaveSignals()],
         plugins=[AtomicCheckpointIO()],
         enable_model_summary=False,
         **settings,
@@ -222,24 +224,29 @@ def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None 
     """
     data = job.recipe.datamodule(seeds, corpus)
     folder = job.out / "training" / digest([key, list(seeds)])
-    write_text(folder / GROUP_FILE, json.dumps({"key": key, "seeds": list(seeds)}) + "\n")
-    module, best, note = job.recipe.module(seeds), KeepBest(save=False), NoteInterrupt()
+    module, best = job.recipe.module(seeds), KeepBest(save=False)
     bar = [RichProgressBar()] if job.progress else []
     trainer = make_trainer(
-        [best, note, SaveLast(str(folder)), *bar],
+        [best, SaveLast(str(folder)), *bar],
+        default_root_dir=folder,  # nothing outside of it is looked for
         max_epochs=job.recipe.epochs,
         logger=CSVLogger(folder.parent, name=folder.name, version=""),
         enable_progress_bar=job.progress,
     )
     last = folder / "last.ckpt"
-    with interrupts(note, "finished epochs and seeds are kept: the same command goes on"):
+    again = advising("finished epochs and seeds are kept: the same command goes on")
+    # a submitted job may outlive its command, and the lock of that
+    with lock(folder), restoring(), again:
+        if last.exists():
+            read_checkpoint(last)  # a bad one is refused before anything is written
+        write_text(folder / GROUP_FILE, json.dumps({"key": key, "seeds": list(seeds)}) + "\n")
         trainer.fit(module, datamodule=data, ckpt_path=last if last.exists() else None)
         for copy, seed in enumerate(seeds):
             target = SeedFolder(job.out / f"seed{seed}", key)
             if seed in job.seeds and (missing := target.missing(job.systems)):
                 names = [name for name in SYSTEMS if name in {*target.metrics(), *job.systems}]
                 head = module.alone(copy, names)
-                fill(target, head, data, missing, int(best.epoch[copy]), note)
+                fill(target, head, data, missing, int(best.epoch[copy]))
     return data.corpus
 
 
@@ -249,7 +256,6 @@ def fill(
     data: LightningDataModule,
     missing: Sequence[str],
     epoch: int,
-    note: NoteInterrupt,
 ) -> None:
     """Fit and evaluate the systems of one seed and write everything.
 
@@ -259,14 +265,14 @@ def fill(
         data: The corpus.
         missing: Systems whose results, if there are any, are of no use.
         epoch: The best epoch.
-        note: Notes an interrupt.
     """
     file, done = folder.path / results.METRICS_FILE, folder.metrics()
     if done.keys() & set(missing):
         results.write_metrics(file, {name: done[name] for name in done if name not in missing})
-    callbacks = [FitFusion(each_epoch=False), WriteResults(str(folder.path), logs=False), note]
+    fit = FitFusion(each_epoch=False, says=False)  # said at the end, of all seeds together
+    callbacks = [fit, WriteResults(str(folder.path), logs=False)]
     settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = make_trainer(callbacks, **settings)
+    trainer = make_trainer(callbacks, default_root_dir=folder.path, **settings)
     finish(trainer, module, data)
     trainer.save_checkpoint(results.checkpoint_file(folder.path), weights_only=True)
     own = {"key": folder.key, "best_epoch": epoch}

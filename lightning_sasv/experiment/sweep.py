@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
-import re
-import subprocess
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.experiment.children import run_child
+from lightning_sasv.experiment.sweep_command import (
+    check_command,
+    check_parameters,
+    check_texts,
+    check_value,
+    expand,
+)
 from lightning_sasv.files import read_yaml
+from lightning_sasv.limits import GRID_POINTS
+from lightning_sasv.program import handed_on
+from lightning_sasv.signals import advise
 
 PROJECT = "lightning_sasv"
 FIRST_FAILURES = 3
@@ -36,31 +48,55 @@ class Sweep:
     @property
     def name(self) -> str:
         """Name of the experiment; groups its runs."""
-        return str(self.content.get("name") or self.path.resolve().parent.name)
+        return self._text("name", self.path.resolve().parent.name)
 
     @property
     def project(self) -> str:
         """W&B project."""
-        return str(self.content.get("project") or PROJECT)
+        return self._text("project", PROJECT)
 
-    def points(self) -> list[dict[str, Any]]:
-        """Options of each run, for a sweep of method ``grid``; W&B chooses those of others."""
-        if self.content["method"] != "grid":
-            raise InputError(
-                f"{self.path}: only method: grid runs without a W&B server, got "
-                f"{self.content['method']!r}; log in with `wandb login`"
-            )
+    def _text(self, key: str, default: str) -> str:
+        found = self.content.get(key) or default
+        if not isinstance(found, str | int):
+            raise InputError(f"{self.path}: {key} must be a text")
+        with self._naming():
+            check_texts(key, [found])
+        return str(found)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Name the file in a message about it."""
         try:
-            return grid(self.content["parameters"])
+            yield
         except InputError as error:
             raise InputError(f"{self.path}: {error}") from None
 
+    def points(self) -> list[dict[str, Any]]:
+        """Options of each run, for a sweep of method ``grid``; W&B chooses those of others."""
+        method = self._text("method", "none")
+        if method != "grid":
+            raise InputError(
+                f"{self.path}: only method: grid runs without a W&B server, got {method!r}; log in "
+                "with `wandb login`"
+            )
+        with self._naming():
+            return grid(self.content["parameters"])
+
     def command(self) -> list[str]:
-        """The command, with W&B's macros ``${env}``, ``${interpreter}``, ``${args}``."""
+        """The command, with W&B's macros ``${env}`` and ``${args}``, if it may be run.
+
+        The names of the parameters, which become its options, are checked with it.
+        """
         words = self.content.get("command")
         if not isinstance(words, list) or not words:
             raise InputError(f"{self.path}: needs the key 'command', a list of words")
-        return [str(word) for word in words]
+        command = [str(word) for word in words if isinstance(word, str | int | float)]
+        with self._naming():
+            if len(command) < len(words):
+                raise InputError("a command is a list of words, not of lists or mappings")
+            check_command(command)
+            check_parameters(self.content["parameters"])
+        return command
 
 
 def read_sweep(path: str | Path) -> Sweep:
@@ -81,10 +117,8 @@ def grid(parameters: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         >>> grid({"a": {"values": [1, 2]}, "b": {"value": 3}})
         [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
     """
-    if not isinstance(parameters, dict):
-        raise InputError(f"parameters of a grid must be names with values, got {parameters!r}")
     axes = {}
-    for name, settings in parameters.items():
+    for name, settings in check_parameters(parameters).items():
         settings = settings if isinstance(settings, dict) else {}
         if isinstance(settings.get("values"), list) and settings["values"]:
             axes[name] = settings["values"]
@@ -92,49 +126,53 @@ def grid(parameters: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             axes[name] = [settings["value"]]
         else:
             raise InputError(f"parameter {name!r} of a grid needs a list `values`, or `value`")
+        for value in axes[name]:
+            check_value(name, value)
+    GRID_POINTS.check("parameters", math.prod(len(values) for values in axes.values()))
     return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
 
 
-def expand(command: Sequence[str], point: Mapping[str, Any]) -> list[str]:
-    """The command of one point, its macros replaced as W&B's agent replaces them."""
-    args = [f"--{name}={value}" for name, value in point.items()]
-    macros = {"${env}": ["/usr/bin/env"], "${interpreter}": [sys.executable], "${args}": args}
-    words: list[str] = []
-    for part in command:
-        words += macros.get(part, [re.sub(r"\$\{envvar:(\w+)\}", _environment, part)])
-    return words
+def _environment(sweep: Sweep, **more: str) -> dict[str, str]:
+    """Environment of what a sweep starts: our own program is found, and knows who started it."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, **handed_on(), "PATH": path, "WANDB_RUN_GROUP": sweep.name, **more}
 
 
-def _environment(found: re.Match[str]) -> str:
-    return os.environ.get(found[1], "")
-
-
-def run_offline(sweep: Sweep, folder: Path) -> tuple[int, list[dict[str, Any]]]:
+def run_offline(sweep: Sweep, folder: Path, first: int = 1) -> tuple[int, list[dict[str, Any]]]:
     """Run every point in a process of its own, W&B offline.
+
+    Args:
+        sweep: What to run.
+        folder: Working directory of each run.
+        first: Number of the run to begin with.
 
     Returns:
         How many runs were tried, and the points of those that failed.
     """
-    environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_RUN_GROUP": sweep.name}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = _environment(sweep, WANDB_MODE="offline")
     command, failed = sweep.command(), []
-    for tried, point in enumerate(points := sweep.points(), 1):
-        words = expand(command, point)
+    points = sweep.points()
+    for tried, point in enumerate(points[first - 1 :], 1):
+        words, number = expand(command, point), first - 1 + tried
+        print_line(f"run {number} of {len(points)}: {shlex.join(words)}")
+        kept = f"run {number - 1} and those before it are kept: " if number > 1 else ""
+        advise(f"{kept}go on with --first {number}")
         try:
-            code = subprocess.run(words, env=environment, cwd=folder, check=False).returncode
+            code = run_child(words, environment, folder)
         except OSError as error:
             raise InputError(f"{sweep.path}: cannot run {words[0]!r}: {error.strerror}") from None
         if code:
             failed.append(point)
         if len(failed) == tried == FIRST_FAILURES:
             return tried, failed
-    return len(points), failed
+    return len(points[first - 1 :]), failed
 
 
 def run_online(sweep: Sweep, project: str) -> str:
     """Register the sweep with W&B and run an agent here; other machines can join it by its id."""
     import wandb
 
+    print_line(f"{sweep.name}: each run is {shlex.join(sweep.command())}")
     try:
         number = wandb.sweep(sweep.content, project=project)
     except (wandb.errors.Error, ValueError, OSError) as error:
@@ -142,17 +180,16 @@ def run_online(sweep: Sweep, project: str) -> str:
         raise RunError(
             f"W&B does not take the sweep {sweep.path}: {reason}; --offline runs it here"
         ) from None
-    environment = {**os.environ, "WANDB_RUN_GROUP": sweep.name}
-    agent = [sys.executable, "-m", "wandb", "agent", f"{project}/{number}"]
-    code = subprocess.run(agent, env=environment, check=False).returncode
+    agent = [sys.executable, "-P", "-m", "wandb", "agent", "--", f"{project}/{number}"]
+    again = f"go on with: wandb agent {project}/{number}"
+    advise(f"finished runs are kept: {again}")
+    code = run_child(agent, _environment(sweep), Path.cwd())
     if code:
-        raise RunError(
-            f"the W&B agent ended with code {code}; go on with: wandb agent {project}/{number}"
-        )
+        raise RunError(f"the W&B agent ended with code {code}; {again}")
     return number
 
 
-def sweep(file: str, project: str | None = None, offline: bool = False) -> None:
+def sweep(file: str, project: str | None = None, offline: bool = False, first: int = 1) -> None:
     """Run a W&B sweep file.
 
     When logged in to W&B, the sweep is registered there and an agent runs here; agents on other
@@ -163,6 +200,7 @@ def sweep(file: str, project: str | None = None, offline: bool = False) -> None:
         file: Sweep file, e.g. experiments/table1/sweep.yaml.
         project: W&B project; by default the one that the file names.
         offline: Run offline even when logged in.
+        first: Number of the run to begin with, offline: those before it are done.
     """
     from lightning_sasv.loggers import wandb_mode
 
@@ -173,10 +211,13 @@ def sweep(file: str, project: str | None = None, offline: bool = False) -> None:
         return
     plan.command()
     count = len(plan.points())
+    if not 1 <= first <= count:
+        raise InputError(f"--first must lie in 1 to {count}, the number of runs, got {first}")
     print_line(f"{plan.name}: {count} runs, W&B offline")
-    tried, failed = run_offline(plan, Path.cwd())
+    tried, failed = run_offline(plan, Path.cwd(), first)
     if failed:
         listed = "; ".join(str(point) for point in failed[:10])
-        rest = f"; {count - tried} were not tried" if tried < count else ""
+        left = count - first + 1 - tried
+        rest = f"; {left} were not tried" if left else ""
         raise RunError(f"{len(failed)} of {tried} runs failed{rest}: {listed}")
     print_line("send the runs with: wandb sync runs/wandb/offline-run-*")

@@ -1,24 +1,25 @@
 """Several pieces of work at once on this machine: the first here, the others in processes.
 
 The processes are spawned, not forked: a fork would inherit the locks of threads that it does not
-inherit. They end with this process, however it ends, and leave Ctrl-C to it.
+inherit. They end with this process, however it ends, and leave signals to it.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from multiprocessing import resource_tracker
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import cores
+from lightning_sasv.helpers import deaf, ignore_signals
+from lightning_sasv.program import Program, program, safe_path, using
+from lightning_sasv.signals import add_helper, held
 
 MOST = 4
 """Processes that are used unless the user wants more: each holds the corpus in memory."""
@@ -56,6 +57,7 @@ class Workers:
     def __init__(self, prepare: Callable[..., Any], *args: Any) -> None:
         self._ready = (prepare, args)
         self._started: list[tuple[SpawnProcess, Connection]] = []
+        add_helper(self._kill)
 
     def __enter__(self) -> Workers:
         return self
@@ -68,15 +70,21 @@ class Workers:
         spawn = multiprocessing.get_context("spawn")
         while len(self._started) < number:
             end, other = spawn.Pipe()
-            process = spawn.Process(target=_child, args=(other, *self._ready), daemon=True)
-            with _deaf_to_interrupts():
+            process = spawn.Process(
+                target=_child, args=(other, program(), *self._ready), daemon=True
+            )
+            with safe_path(), held(), deaf():
                 process.start()
-            other.close()  # so that the end of the process is the end of the pipe
-            self._started.append((process, end))
+                other.close()  # so that the end of the process is the end of the pipe
+                self._started.append((process, end))
         for process, _ in self._started[number:]:
             process.kill()
             process.join()
         del self._started[number:]
+
+    def _kill(self, _: int) -> None:
+        for process, _end in self._started:
+            process.kill()
 
     def run(
         self, here: Callable[[], None], work: Callable[..., None], others: Sequence[tuple[Any, ...]]
@@ -105,23 +113,6 @@ class Workers:
             )
 
 
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes started here do not hear Ctrl-C, not even while they import; this one does after.
-
-    The tracker of shared resources, which a first process needs, would lift the block.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # not on every system
-        yield
-        return
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _outcome(process: SpawnProcess, end: Connection) -> str | None:
     """Wait for a process; what went wrong in it, or nothing."""
     try:
@@ -132,10 +123,18 @@ def _outcome(process: SpawnProcess, end: Connection) -> str | None:
     return found
 
 
-def _child(end: Connection, prepare: Callable[..., Any], first: tuple[Any, ...]) -> None:
-    """Get ready, do the work that comes through the pipe, and send what went wrong, if anything."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _child(
+    end: Connection, said: Program, prepare: Callable[..., Any], first: tuple[Any, ...]
+) -> None:
+    """Do in another process what comes through the pipe, as the options of the program say."""
+    ignore_signals()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    with using(said):
+        _serve(end, prepare, first)
+
+
+def _serve(end: Connection, prepare: Callable[..., Any], first: tuple[Any, ...]) -> None:
+    """Get ready, do the work that comes through the pipe, and send what went wrong, if anything."""
     ready = None
     with suppress(Exception):  # of any kind: the work finds it again
         ready = prepare(*first)

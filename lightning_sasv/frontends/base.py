@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from lightning_sasv import gate
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.audio import SAMPLE_RATE, Waveforms, as_batch
 from lightning_sasv.frontends.weights import state_sha256
@@ -57,7 +59,7 @@ class Embedder(nn.Module):
         return torch.cat([self(part) for batch in batches for part in one_by_one(batch)])
 
 
-def build_front_end(spec: dict[str, Any]) -> FrontEnd:
+def build_front_end(spec: Mapping[str, object]) -> FrontEnd:
     """Front end named by a class path, as in YAML: ``{class_path: …, init_args: {…}}``.
 
     Args:
@@ -71,6 +73,8 @@ def build_front_end(spec: dict[str, Any]) -> FrontEnd:
         raise InputError(
             f"a front end is given as {{class_path: package.Class, init_args: {{…}}}}, not {spec}"
         )
+    gate.admit(path, gate.FRONT_ENDS)
+    gate.admit_plain(arguments, f"{path}")
     try:
         front_end = _resolve(path)(**arguments)
     except InputError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from lightning_sasv.console import Begin
 
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from lightning_sasv.frontends.base import FrontEnd
     from lightning_sasv.frontends.stores import Extraction
 
-Network = dict[str, Any] | str | None
+Plain = str | bool | int | float | None
+Argument = Plain | list[Plain] | dict[str, Plain]
+Network = dict[str, Plain | dict[str, Argument]] | str | None
 """A front end as users give it: weights of the usual one, a class path, or the cached weights."""
 
 

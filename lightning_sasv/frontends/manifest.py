@@ -13,6 +13,7 @@ from typing import Any
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_text
+from lightning_sasv.locks import lock
 
 MANIFEST = "manifest.json"
 FORMAT = "lightning_sasv.extraction/1"
@@ -38,6 +39,9 @@ class Manifest:
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / MANIFEST
         self.content: dict[str, Any] = {"format": FORMAT, "stores": {}}
+        self._read()
+
+    def _read(self) -> None:
         if self.path.exists():
             try:
                 self.content = read_json(self.path)
@@ -63,6 +67,8 @@ class Manifest:
 
     def add(self, stores: dict[str, Any] | None = None, **content: Any) -> None:
         """Record stores beside those that are there, or where the utterances came from."""
-        self.content |= content
-        self.content["stores"] |= stores or {}
-        write_text(self.path, json.dumps(self.content, indent=1, ensure_ascii=False) + "\n")
+        with lock(self.path.parent, name=MANIFEST, wait=True):
+            self._read()  # other commands may have recorded theirs
+            self.content |= content
+            self.content["stores"] |= stores or {}
+            write_text(self.path, json.dumps(self.content, indent=1, ensure_ascii=False) + "\n")

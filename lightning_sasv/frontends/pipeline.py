@@ -235,10 +235,9 @@ def embed_files(
     pending: deque[Future[Embedded]] = deque()
     start_worker = (lambda: torch.set_num_threads(1)) if device.type == "cpu" else None
     size = resources.batch()
-    with (
-        _one_thread_per_worker(device),
-        ThreadPoolExecutor(count, "embed", initializer=start_worker) as workers,
-    ):
+    workers = ThreadPoolExecutor(count, "embed", initializer=start_worker)
+    wait = True
+    with _one_thread_per_worker(device):
         try:
             for first in range(0, len(utterances), size):
                 batch = utterances[first : first + size]
@@ -248,5 +247,8 @@ def embed_files(
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
+        except KeyboardInterrupt:
+            wait = False  # the program ends; a batch may take long
+            raise
         finally:
-            workers.shutdown(wait=False, cancel_futures=True)
+            workers.shutdown(wait=wait, cancel_futures=True)

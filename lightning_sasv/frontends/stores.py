@@ -21,6 +21,9 @@ from lightning_sasv.frontends.base import FrontEnd, describe
 from lightning_sasv.frontends.lists import AudioFolder, Split, Utterance
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.frontends.pipeline import Embedded, Find, Resources, embed_files
+from lightning_sasv.locks import lock
+from lightning_sasv.places import refuse
+from lightning_sasv.signals import advise
 
 SHARD_SIZE, SHARD_SECONDS = 256, 60.0
 """A part is written after so many utterances or seconds, whichever comes first: no more than that
@@ -125,6 +128,7 @@ def extract_store(
     advance = begin(f"{path.stem:<14}", total) if begin else (lambda steps: None)
     advance(total - len(todo))
     start = time.perf_counter()
+    advise("what was embedded is kept: the same command goes on")
     with closing(embed_files(front_end, todo, find, resources)) as batches:  # ends its threads
         for shard in _shards(batches, shard_size, result, advance):
             parts.write(shard)
@@ -167,23 +171,35 @@ def _done_before(
 def _shards(
     batches: Iterator[Embedded], size: int, result: Extraction, advance: Callable[..., object]
 ) -> Iterator[EmbeddingStore]:
-    """Collect batches into parts of ``size`` utterances or a minute's work."""
-    ids: list[str] = []
-    vectors: list[torch.Tensor] = []
+    """Collect batches into parts of ``size`` utterances or a minute's work.
+
+    Where a signal breaks the work off, what is there becomes a part before it ends.
+    """
+    part: list[Embedded] = []
     begin = time.monotonic()
-    for batch in batches:
-        ids += batch.ids
-        vectors.append(batch.vectors)
-        result.failures |= batch.failures
-        result.computed += len(batch.ids)
-        result.waited += batch.waited
-        result.busy += batch.busy
-        advance(len(batch.ids) + len(batch.failures))
-        if len(ids) >= size or (ids and time.monotonic() - begin >= SHARD_SECONDS):
-            yield EmbeddingStore(ids, torch.cat(vectors), "extracted embeddings")
-            ids, vectors, begin = [], [], time.monotonic()
-    if ids:
-        yield EmbeddingStore(ids, torch.cat(vectors), "extracted embeddings")
+    try:
+        for batch in batches:
+            part.append(batch)
+            result.failures |= batch.failures
+            result.computed += len(batch.ids)
+            result.waited += batch.waited
+            result.busy += batch.busy
+            advance(len(batch.ids) + len(batch.failures))
+            count = sum(len(one.ids) for one in part)
+            if count >= size or (count and time.monotonic() - begin >= SHARD_SECONDS):
+                yield _joined(part)
+                part, begin = [], time.monotonic()
+    except KeyboardInterrupt:
+        if any(one.ids for one in part):
+            yield _joined(part)
+        raise
+    if any(one.ids for one in part):
+        yield _joined(part)
+
+
+def _joined(part: Sequence[Embedded]) -> EmbeddingStore:
+    ids = [name for batch in part for name in batch.ids]
+    return EmbeddingStore(ids, torch.cat([batch.vectors for batch in part]), "extracted embeddings")
 
 
 def extract_split(
@@ -206,12 +222,17 @@ def extract_split(
     utterances = split.with_enrolment if kind == "asv" else split.utterances
     with suppress(InputError):  # searches the folder now, not in a thread with a time limit
         folder.find(utterances[0].place if utterances else "")
-    done = extract_store(network, utterances, folder.find, out / (stem + SUFFIX), **options)
-    if kind != "asv" or not split.enrolment or done.store is None:
-        return {stem: done}
-    problems = speaker_models(done.store, split.enrolment, out / (models + SUFFIX))
-    Manifest(out).add(stores={models: {"mean_of": stem, "failures": problems}})
-    return {stem: done, models: Extraction(None, problems)}
+    with_models, place = kind == "asv" and bool(split.enrolment), out / (models + SUFFIX)
+    with lock(out, name=stem):
+        known = options.get("overwrite") or models in Manifest(out).content["stores"]
+        if with_models and place.exists() and not known:
+            refuse(place, "speaker models of another origin")
+        done = extract_store(network, utterances, folder.find, out / (stem + SUFFIX), **options)
+        if not with_models or done.store is None:
+            return {stem: done}
+        problems = speaker_models(done.store, split.enrolment, place)
+        Manifest(out).add(stores={models: {"mean_of": stem, "failures": problems}})
+        return {stem: done, models: Extraction(None, problems)}
 
 
 def speaker_models(

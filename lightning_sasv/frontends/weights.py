@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.tensor_files import read_tensor_file
 
 State = dict[str, Tensor]
 
@@ -31,18 +31,7 @@ def read_state(path: str | Path) -> State:
     Raises:
         InputError: No such file, not a checkpoint, or one with other things than tensors.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no weights at {path}")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise InputError(
-            f"{path} is not a plain checkpoint of tensors: it is damaged, or would run code"
-        ) from None
-    except (RuntimeError, EOFError, KeyError, ValueError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} cannot be read as a checkpoint ({reason})") from None
+    content = read_tensor_file(path, "weights")
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"{path} does not hold a state dict but a {type(content).__name__}")
     for name, value in content.items():

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from lightning_sasv import lazy
 from lightning_sasv.fusion.calibration import CALIBRATIONS
 from lightning_sasv.fusion.densities import DENSITIES
+from lightning_sasv.fusion.doubts import FitWarning, warning_lines
 from lightning_sasv.fusion.rules import RULES
 from lightning_sasv.fusion.search import RHO_CHOICES
 from lightning_sasv.fusion.zoo import (
     OUR_SYSTEMS,
     PAPER_SYSTEMS,
     SYSTEMS,
+    FusionSettings,
     build_system,
     fit_and_fuse,
     fit_systems,
@@ -28,8 +30,9 @@ from lightning_sasv.fusion.zoo import (
 if TYPE_CHECKING:
     from lightning_sasv.fusion.system import FusionSystem
 
-__all__ = ["CALIBRATIONS", "DENSITIES", "RHO_CHOICES", "RULES", "FusionSystem"]
+__all__ = ["CALIBRATIONS", "DENSITIES", "RHO_CHOICES", "RULES", "FusionSettings", "FusionSystem"]
 __all__ += ["OUR_SYSTEMS", "PAPER_SYSTEMS", "SYSTEMS", "build_system", "system_names"]
-__all__ += ["fit_and_fuse", "fit_systems", "fuse_systems", "pack_system", "unpack_system"]
+__all__ += ["FitWarning", "fit_and_fuse", "warning_lines"]
+__all__ += ["fit_systems", "fuse_systems", "pack_system", "unpack_system"]
 
 __getattr__ = lazy(__name__, {"system": ["FusionSystem"]})

@@ -21,6 +21,8 @@ from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.calibration import CALIBRATIONS
 from lightning_sasv.fusion.densities import DENSITIES, Config, Stage, State
+from lightning_sasv.fusion.doubts import FitWarning
+from lightning_sasv.fusion.outliers import far_scores
 from lightning_sasv.fusion.rules import RULES, fuse
 from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
 from lightning_sasv.trials import FusedScores, TrialClass
@@ -52,6 +54,8 @@ class Fusion:
         cm_positives: Positives of the CM calibration: ``bonafide`` (paper) or ``target``.
         costs: Cost model of ``grid_risk``, ``priors`` and ``joint``: a preset's name or the
             fields of a ``CostModel``.
+        trim: Leave development scores out of the fit that lie more than this many interquartile
+            ranges beyond the quartiles of their class; ``None`` keeps them all.
 
     Raises:
         InputError: A setting that is unknown, no number, or out of range, whoever uses it.
@@ -70,6 +74,7 @@ class Fusion:
         effective_prior: float = 0.5,
         cm_positives: str = "bonafide",
         costs: str | dict[str, float] | CostModel = "a-dcf1",
+        trim: float | None = None,
     ) -> None:
         super().__init__()
         self.rule, self.costs = rule, as_cost_model(costs)
@@ -85,7 +90,10 @@ class Fusion:
             "cm_positives": cm_positives,
             "costs": costs if isinstance(costs, str) else asdict(self.costs),
         }
+        if trim is not None:  # files of systems without it stay as they were before it
+            self.config["trim"] = positive("trim", trim)
         _check(self.config)
+        self.warnings: list[FitWarning] = []
         self.hold(self.start_state())
 
     @property
@@ -102,6 +110,11 @@ class Fusion:
         """Whether there is anything to learn."""
         searched = self.rule == "nonlinear" and self.config["rho"] in SEARCHES
         return self.gives_llrs or searched
+
+    @property
+    def trim(self) -> float | None:
+        """How far scores may lie in a fit; ``None`` where nothing is left out or fitted."""
+        return self.config.get("trim") if self.needs_fit else None
 
     def hold(self, state: State) -> None:
         """Keep a state; called once with the one before any fit."""
@@ -130,8 +143,9 @@ class Fusion:
 
     def fit_state(self, asv: Any, cm: Any, labels: Any) -> State:
         """Everything that is learned from development trials; see ``FusionSystem.fit``."""
-        pairs, state = score_pairs(asv, cm), self.start_state()
-        codes = _fit_labels(labels, pairs.shape[1])
+        (pairs, codes), state = dev_trials(asv, cm, labels), self.start_state()
+        kept = ~far_scores(pairs, codes, self.trim).any(axis=0)
+        pairs, codes = pairs[:, kept], codes[kept]
         for name, side in zip(("asv", "cm"), pairs, strict=True):
             check_spread(side, name)
         for place, stage in self._stages():
@@ -208,9 +222,10 @@ def score_pairs(asv: Any, cm: Any) -> Floats:
     return np.stack(sides)
 
 
-def _fit_labels(labels: Any, trials: int) -> Codes:
-    """Codes of trials to fit to: one per trial, every class among them."""
-    codes = as_labels(labels)
+def dev_trials(asv: Any, cm: Any, labels: Any) -> tuple[Floats, Codes]:
+    """Checked score pairs (2, trials) and codes to fit to, every class among them."""
+    pairs, codes = score_pairs(asv, cm), as_labels(labels)
+    trials = pairs.shape[1]
     if len(codes) != trials:
         raise InputError(f"labels have shape {codes.shape}, but there are {trials} trials")
     for code in TrialClass:
@@ -219,7 +234,7 @@ def _fit_labels(labels: Any, trials: int) -> Codes:
                 f"labels hold no {code} trial (code {int(code)}) among {trials}; "
                 "a fit needs spoof (0), target (1) and nontarget (2)"
             )
-    return codes
+    return pairs, codes
 
 
 def _check(config: Config) -> None:

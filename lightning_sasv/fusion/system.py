@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lightning_sasv.fusion.base import Fusion, score_pairs
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.base import Fusion, dev_trials, score_pairs
 from lightning_sasv.fusion.densities import State
+from lightning_sasv.fusion.doubts import FitWarning, Where, examine, numbered
 from lightning_sasv.trials import FusedScores
 
 
@@ -47,13 +49,17 @@ class FusionSystem(Fusion, nn.Module):
         """Whether scores can be fused: after ``fit``, or at once where nothing is to be learned."""
         return bool(self.fitted)
 
-    def fit(self, asv: Any, cm: Any, labels: Any) -> FusionSystem:
+    def fit(self, asv: Any, cm: Any, labels: Any, where: Where = numbered) -> FusionSystem:
         """Learn everything from development trials.
+
+        What makes the result doubtful (a few far scores, a class of few trials, …) is in
+        ``warnings`` afterwards.
 
         Args:
             asv: ASV scores, (trials,), as tensor, array or list.
             cm: CM scores, (trials,).
             labels: ``TrialClass`` codes or words, (trials,).
+            where: Names a trial in a warning, ``where(row, "asv" or "cm")``.
 
         Returns:
             The system itself.
@@ -62,8 +68,22 @@ class FusionSystem(Fusion, nn.Module):
             InputError: A score that is not finite or constant, an unknown label, a class without
                 trials, or lengths that do not agree; what was learned before stays.
         """
-        self.store(self.fit_state(asv, cm, labels))
+        pairs, codes = dev_trials(asv, cm, labels)
+        try:
+            self.store(self.fit_state(asv, cm, labels))
+        except InputError as error:
+            doubts = examine(self.config | {"trim": self.trim}, {}, pairs, codes, None, where)
+            causes = [one["text"] for one in doubts if one["code"] == "dominated"][:1]
+            raise InputError("; ".join([str(error), *causes])) from None
+        self.warnings = self.examine(asv, cm, labels, where)
         return self
+
+    def examine(self, asv: Any, cm: Any, labels: Any, where: Where = numbered) -> list[FitWarning]:
+        """What makes the fit to these development trials doubtful; arguments as for ``fit``."""
+        pairs, codes = dev_trials(asv, cm, labels)
+        state = self.arrays()
+        fused = self.fuse_pairs(state, pairs).sasv
+        return examine(self.config | {"trim": self.trim}, state, pairs, codes, fused, where)
 
     def forward(self, asv: Any, cm: Any) -> FusedScores:
         """Fuse scores.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.base import Fusion
+from lightning_sasv.fusion.doubts import Where, numbered
 from lightning_sasv.trials import FusedScores, Scores
 
 if TYPE_CHECKING:
@@ -34,6 +35,28 @@ OUR_SYSTEMS: dict[str, dict[str, Any]] = {
 }
 
 SYSTEMS: dict[str, dict[str, Any]] = PAPER_SYSTEMS | OUR_SYSTEMS
+
+
+class FusionSettings(TypedDict, total=False):
+    """Settings of a fusion system as a configuration gives them; see :class:`Fusion`.
+
+    Example:
+        >>> settings: FusionSettings = {"rho": 0.25, "trim": 3.0}
+        >>> build_system("L3", **settings).config["trim"]
+        3.0
+    """
+
+    density: str | None
+    calibration: str | None
+    rule: str
+    rho: float | str
+    dof: float
+    components: int
+    penalty: float | None
+    effective_prior: float
+    cm_positives: str
+    costs: str | dict[str, float]
+    trim: float | None
 
 
 def build_system(name: str, **overrides: Any) -> FusionSystem:
@@ -86,7 +109,12 @@ def system_names(text: str) -> list[str]:
 
 
 def fit_systems(
-    asv: Any, cm: Any, labels: Any, names: Iterable[str] = tuple(SYSTEMS), **overrides: Any
+    asv: Any,
+    cm: Any,
+    labels: Any,
+    names: Iterable[str] = tuple(SYSTEMS),
+    where: Where = numbered,
+    **overrides: Any,
 ) -> dict[str, FusionSystem]:
     """Named systems, each fitted to the same development trials.
 
@@ -95,6 +123,7 @@ def fit_systems(
         cm: CM scores of the development trials.
         labels: ``TrialClass`` codes or words of the development trials.
         names: Keys of :data:`SYSTEMS`.
+        where: Names a trial in the ``warnings`` of a system, ``where(row, "asv" or "cm")``.
         **overrides: Arguments of :class:`FusionSystem` that replace those of every system.
 
     Example:
@@ -102,7 +131,7 @@ def fit_systems(
         >>> sorted(fit_systems(asv, cm, labels, ["L2", "L3"]))
         ['L2', 'L3']
     """
-    return {name: build_system(name, **overrides).fit(asv, cm, labels) for name in names}
+    return {name: build_system(name, **overrides).fit(asv, cm, labels, where) for name in names}
 
 
 def fuse_systems(systems: Mapping[str, Any], asv: Any, cm: Any) -> dict[str, FusedScores]:

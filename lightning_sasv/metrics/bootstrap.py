@@ -37,8 +37,8 @@ Metric: TypeAlias = str | Callable[[Floats, Codes], float]
 
 Scores: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 
-_NARROW = np.iinfo(np.int16).max
-"""Weights up to this are kept in 16 bits: less memory to look them up in."""
+_NARROW = np.iinfo(np.int8).max
+"""Weights up to this are kept in 8 bits: less memory to look them up in."""
 _LARGE = 1 << 24
 
 NOT_CLUSTERED = "-"
@@ -485,7 +485,7 @@ def _trial_weights(rng: np.random.Generator, size: int) -> Weights:
     starts = np.arange(0, size, BLOCK)
     sizes = np.minimum(BLOCK, size - starts)
     draws = rng.multinomial(size, sizes / size)
-    weights: Weights = np.empty(size, dtype=np.int16)
+    weights: Weights = np.empty(size, dtype=np.int8)
     for start, block, drawn in zip(starts, sizes, draws, strict=True):
         counts = np.bincount(rng.integers(0, block, drawn), minlength=block)
         if counts.max() > _NARROW:
@@ -500,7 +500,7 @@ class _DrawnClusters:
     def __init__(self, rng: np.random.Generator, ways: Sequence[_Way]) -> None:
         self._ways = ways
         counts = (np.append(way.draw(rng), 1) for way in ways)  # last: no cluster
-        self._counts = [one.astype(np.int16) if one.max() <= _NARROW else one for one in counts]
+        self._counts = [one.astype(np.int8) if one.max() <= _NARROW else one for one in counts]
 
     def take(self, trials: NDArray[np.intp], *, mode: Any = "clip") -> Weights:
         """The weights of some trials, looked up for these alone."""

@@ -5,27 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any, cast
+from typing import cast
 
 import torch
-from pytorch_lightning import LightningModule
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.strategies import SingleDeviceStrategy
-from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import IGNORE, ProbeBatch, TrainBlock
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion import FusionSystem, build_system
+from lightning_sasv.fusion import FusionSettings, FusionSystem, build_system
 from lightning_sasv.metrics.functional import eer
+from lightning_sasv.models.checkpointed import Checkpointed
 from lightning_sasv.models.cm_head import CMHead
 from lightning_sasv.models.scoring import ProbeScores, ScoredTrials, has_every_class
 from lightning_sasv.trials import TrialClass
 
 
-class SASVModule(LightningModule):
+class SASVModule(Checkpointed):
     """Countermeasure head, cosine ASV score, and the fusion systems fitted on their scores.
 
     Training minimises the class-weighted cross-entropy of the CM label, normalised by the sum of
@@ -56,7 +55,7 @@ class SASVModule(LightningModule):
         weight_decay: float = 1e-3,
         class_weights: tuple[float, float] = (0.1, 0.9),
         systems: Sequence[str] = ("B1",),
-        fusion: dict[str, Any] | None = None,
+        fusion: FusionSettings | None = None,
         seeds: Sequence[int] = (1986,),
     ) -> None:
         super().__init__()
@@ -115,9 +114,12 @@ class SASVModule(LightningModule):
     def systems(self) -> list[dict[str, FusionSystem]]:
         """The fusion systems of each seed, by name."""
         return [
-            {name: cast("FusionSystem", self.fusion[self._key(name, copy)]) for name in self.names}
+            {name: self._system(self._key(name, copy)) for name in self.names}
             for copy in range(len(self.seeds))
         ]
+
+    def _system(self, key: str) -> FusionSystem:
+        return cast("FusionSystem", self.fusion[key])
 
     def alone(self, copy: int, systems: Sequence[str]) -> SASVModule:
         """The head of one seed as a module of its own, with systems of its own."""
@@ -125,30 +127,6 @@ class SASVModule(LightningModule):
         module = SASVModule(**(dict(self.hparams) | own))
         module.head.load_state_dict(self.head.select(copy).state_dict())
         return module
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the seeds: they belong to the weights."""
-        checkpoint["seeds"] = list(self.seeds)
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take over the seeds of the weights; what does not fit is found before all is restored.
-
-        A training cannot go on under another seed, nor from weights alone.
-        """
-        seeds = tuple(checkpoint.get("seeds", self.seeds))
-        fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
-        if fitting and seeds != self.seeds:
-            raise InputError(f"the checkpoint is of seed {seeds}, not {self.seeds}; resume with it")
-        try:
-            self.load_state_dict(checkpoint["state_dict"])
-            if fitting and "optimizer_states" not in checkpoint:
-                raise RuntimeError("it holds weights alone, from which no training can go on")
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(
-                f"--ckpt_path: the checkpoint does not fit this run: {reason}"
-            ) from None
-        self.seeds = seeds
 
     # Training
 

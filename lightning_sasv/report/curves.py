@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from lightning_sasv.checks import Codes, Floats, select
+from lightning_sasv.checks import Codes, Floats, split
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.metrics.functional import (
     DCF,
@@ -75,12 +75,13 @@ def thin_det(scores: Floats, labels: Codes, task: str) -> DET:
 
     Rates of 0 are drawn at the end of the axis.
     """
-    pos, neg = (select(scores, labels, part) for part in TASKS[task][1:])
+    pos, neg = split(scores, labels, *TASKS[task][1:])
     _, miss, false_acceptance = det_curve(pos, neg)
     low, high = ndtri(DET_LIMITS)
     rates = np.stack([false_acceptance, miss])
     place = (ndtri(np.clip(rates, DET_LIMITS[0] / 4, 1 - 1e-9)) - low) / (high - low)
     inside = (place < 1.25).all(axis=0)
+    inside[0] |= not inside.any()  # scores of no use: a curve of one point, beyond the axes
     rates, cells = rates[:, inside], np.floor(place[:, inside] * DET_CELLS)
     keep = np.concatenate([[True], (np.diff(cells, axis=1) != 0).any(axis=0)])
     keep[-1] = True

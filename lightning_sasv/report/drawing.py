@@ -12,8 +12,10 @@ from scipy.special import ndtri
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path, ensure_directory
+from lightning_sasv.places import check_stamped, stamp
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared, styles
 from lightning_sasv.results import Results
+from lightning_sasv.terminal import clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,24 +48,38 @@ def write_figures(folder: str | Path, figures: Sequence[Figure], results: Result
     folder = ensure_directory(folder)
     corpus = ", ".join(results.corpora) or "corpus not named"
     note = f"{corpus}{' (simulated)' if results.simulated else ''}, {results.split}"
-    written = []
+    written, origin = [], stamp("report", results.folder)
     for figure in figures:
         with look():
             drawing = draw(figure)
             if drawing is not None:
-                written += _save(folder, figure.name, drawing, note)
+                written += _save(folder, figure.name, drawing, note, origin)
     return written
 
 
-def _save(folder: Path, name: str, drawing: Drawing, note: str) -> list[Path]:
-    drawing.text(0.995, 0.995, note, ha="right", va="top", fontsize=7, color=_colour("soft"))
+def check_figures(
+    folder: str | Path, figures: Sequence[Figure], results: Results, overwrite: bool
+) -> None:
+    """Refuse to replace files that are not the figures of these results."""
+    for figure in figures:
+        for suffix in FORMATS:
+            path = Path(folder) / f"{figure.name}.{suffix}"
+            check_stamped(path, stamp("report", results.folder), overwrite)
+
+
+def _save(folder: Path, name: str, drawing: Drawing, note: str, origin: str) -> list[Path]:
+    drawing.text(0.995, 0.995, clean(note), ha="right", va="top", fontsize=7, color=_colour("soft"))
     drawing.draw_without_rendering()  # lays the axes out, once for all formats
     drawing.set_layout_engine("none")
     paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
-    undated: dict[str, Any] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    about: dict[str, dict[str, str | None]] = {
+        "png": {"Software": origin},
+        "pdf": {"Creator": origin, "CreationDate": None},
+        "svg": {"Creator": origin, "Date": None},
+    }
     for path, suffix in zip(paths, FORMATS, strict=True):
         with atomic_path(path) as temporary:
-            drawing.savefig(temporary, format=suffix, dpi=200, metadata=undated[suffix])
+            drawing.savefig(temporary, format=suffix, dpi=200, metadata=about[suffix])
     return paths
 
 

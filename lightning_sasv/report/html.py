@@ -16,6 +16,7 @@ from lightning_sasv import __version__
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.files import finite
 from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.places import stamp
 from lightning_sasv.report import html_tables
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Figure, page_part, shared
@@ -47,6 +48,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
     counts |= {"split": escape(results.split)}
     return Template(template).substitute(
         heading=escape(name),
+        stamp=stamp("report", results.folder),
         policy=_policy(script),
         style=_palette() + page_part("style.css"),
         links="".join(f'<a href="#{f.name}">{escape(f.title)}</a>' for f in more),

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from lightning_sasv.fusion.doubts import is_doubtful, marked
 from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for
 from lightning_sasv.report.description import Figure, Panel
-from lightning_sasv.results import Results, value_of
+from lightning_sasv.results import Results, value_of, warnings_of
 
 _UNITS = {"rate": ", %", "bits": ", bit"}
 
@@ -24,9 +25,10 @@ def _table(heads: str, rows: Iterable[str], label: str = "") -> str:
     )
 
 
-def _row(system: str, cells: Iterable[str]) -> str:
+def _row(system: str, cells: Iterable[str], doubtful: bool = False) -> str:
     label = escape(system, quote=True)
-    return f'<tr data-system="{label}"><td>{label}</td>{"".join(cells)}</tr>'
+    shown = escape(marked(system, doubtful), quote=True)
+    return f'<tr data-system="{label}"><td>{shown}</td>{"".join(cells)}</tr>'
 
 
 def _shaded(text: str, heat: float, best: bool) -> str:
@@ -48,24 +50,27 @@ def _cell(metric: Metric, value: float, column: Sequence[float]) -> str:
     return _shaded(text, heat, value == (min if metric.lower_is_better else max)(finite))
 
 
+_DOUBT = " ! the fit is doubtful, see the warnings above."
 _DAGGER = " † no concurrent point exists; the value of the closest one, not ranked."
 
 
 def metrics_table(results: Results, split: str) -> str:
     """Metrics of every system on one set."""
     rows = {name: results.metrics.get(name, {}).get(split) or {} for name in results.fused}
-    columns = metrics_for("page")
+    columns, warnings = metrics_for("page"), warnings_of(results.metrics)
     heads = f"<th>system</th>{''.join(map(_heading, columns))}<th>ρ</th>"
     body = []
     for name, entry in rows.items():
         cells = [_metric_cell(metric, entry, rows) for metric in columns]
-        body.append(_row(name, [*cells, f"<td>{_rho(results, name)}</td>"]))
+        cells += [f"<td>{_rho(results, name)}</td>"]
+        body.append(_row(name, cells, is_doubtful(warnings.get(name, []))))
     dagger = any(_stands_in(m, entry) is not None for m in columns for entry in rows.values())
     return (
         f'<p class="small lead">{escape(split)} set, corpus '
         f"{escape(', '.join(results.corpora) or 'not named')}. The stronger the shade, the worse "
         "within its column; the best value is underlined; a-DCF with the costs a-dcf1."
-        f"{_DAGGER if dagger else ''}</p>{_table(heads, body, f'Metrics on {split}')}"
+        f"{_DAGGER if dagger else ''}{_DOUBT if any(map(is_doubtful, warnings.values())) else ''}"
+        f"</p>{_table(heads, body, f'Metrics on {split}')}"
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lightning_sasv.files import read_json
+from lightning_sasv.fusion.doubts import FitWarning, as_warnings, is_doubtful, marked
 from lightning_sasv.metrics.registry import Metric, in_unit, metrics_for
 from lightning_sasv.results import Metrics, value_of
 from lightning_sasv.trials import TWIN
@@ -49,6 +50,7 @@ class Row:
         low: Lower end of the SASV-EER's 95 % interval in per cent (NaN if not computed).
         high: Upper end.
         interval_seed: The seed that the interval is of.
+        doubtful: Whether dev trials may have misled its fit.
     """
 
     system: str
@@ -56,6 +58,12 @@ class Row:
     low: float = math.nan
     high: float = math.nan
     interval_seed: int | None = None
+    doubtful: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name, marked where the fit is doubtful."""
+        return marked(self.system, self.doubtful)
 
     @property
     def half_width(self) -> float:
@@ -75,7 +83,8 @@ def _cell(system: str, metric: Metric, entries: Sequence[Mapping[str, Any]]) -> 
         others = [value_of(entry, metric.instead) for entry in entries]
         values = [o if math.isnan(v) else v for v, o in zip(values, others, strict=True)]
     values = [in_unit(value, metric.unit) for value in values]
-    spread = statistics.stdev(values) if len(values) > 1 else math.nan
+    known = len(values) > 1 and all(map(math.isfinite, values))
+    spread = statistics.stdev(values) if known else math.nan
     return Cell(statistics.fmean(values), spread, PAPER.get(system, {}).get(metric.name), marked)
 
 
@@ -87,7 +96,9 @@ def make_rows(seeds: Sequence[Metrics], systems: Sequence[str]) -> list[Row]:
         cells = {m.name: _cell(system, m, entries) for m in metrics_for("table1")}
         found = [metrics[system] for metrics in seeds if "ci" in metrics[system]]
         ends = [(100 * m["ci"]["low"], 100 * m["ci"]["high"], m["seed"]) for m in found]
-        rows.append(Row(system, cells, *(ends[0] if ends else ())))
+        warnings = _seed_warnings([metrics[system] for metrics in seeds])
+        ends = ends or [(math.nan, math.nan, None)]
+        rows.append(Row(system, cells, *ends[0], doubtful=is_doubtful(warnings)))
     return rows
 
 
@@ -103,10 +114,23 @@ def mean_metrics(seeds: Sequence[Metrics], systems: Sequence[str]) -> Metrics:
             "eval": _mean([entry["eval"] for entry in entries]),
             "fitted": {"rho": [entry["fitted"].get("rho") for entry in entries]},
             "per_seed": {str(entry["seed"]): entry["eval"] for entry in entries},
+            "warnings": _seed_warnings(entries),
         }
         intervals = [entry["ci"] for entry in entries if "ci" in entry]
         merged[system] |= {"ci": intervals[0]} if intervals else {}
     return merged
+
+
+def _seed_warnings(entries: Sequence[Mapping[str, Any]]) -> list[FitWarning]:
+    """What makes the fits of a system doubtful, each with the seeds that it is of."""
+    by_text: dict[str, tuple[FitWarning, list[str]]] = {}
+    for entry in entries:
+        for one in as_warnings(entry.get("warnings", [])):
+            by_text.setdefault(one["text"], (one, []))[1].append(str(entry["seed"]))
+    return [
+        {**one, "text": f"seed {', '.join(seeds)}: {text}"}
+        for text, (one, seeds) in by_text.items()
+    ]
 
 
 def _mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 
+from lightning_sasv.console import Terminal
+from lightning_sasv.fusion.doubts import warning_lines
 from lightning_sasv.metrics.registry import METRICS, UNDEFINED, Metric, metrics_for
 from lightning_sasv.report.table1 import (
     Cell,
@@ -22,7 +23,7 @@ from lightning_sasv.report.table1 import (
     notes,
 )
 from lightning_sasv.report.tables import make_table
-from lightning_sasv.results import Metrics, write_tables
+from lightning_sasv.results import Metrics, warnings_of, write_tables
 from lightning_sasv.trials import TWIN
 
 DAGGER = "†"
@@ -85,7 +86,7 @@ def as_markdown(rows: Sequence[Row], remarks: Sequence[str]) -> str:
     headings = _line_of("system", map(_heading, metrics_for("table1")), "95 %")
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for row in rows:
-        cells = _line_of(row.system, map(cell_text, row.cells.values()), interval_text(row))
+        cells = _line_of(row.label, map(cell_text, row.cells.values()), interval_text(row))
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "In brackets: the paper's value on SASV 2022 eval, and the difference.", ""]
     return "\n".join([*lines, *(f"- {_line(remark)}" for remark in remarks)]) + "\n"
@@ -108,6 +109,7 @@ def as_csv(rows: Sequence[Row], corpus: str) -> str:
             values = [cell.mean, cell.spread, *ends, cell.paper, difference]
             shown = ["" if v is None or math.isnan(v) else repr(v) for v in values]
             words = [("simulated corpus", corpus == TWIN), ("closest point", cell.marked)]
+            words += [("doubtful fit", row.doubtful)]
             note = "; ".join(word for word, holds in words if holds)
             writer.writerow([corpus, row.system, _heading(METRICS[key]), *shown, note])
     return text.getvalue()
@@ -150,7 +152,7 @@ def as_latex(rows: Sequence[Row], remarks: Sequence[str]) -> str:
     lines += [r"\toprule", " & ".join(headings) + r" \\", r"\midrule"]
     for row in rows:
         cells = row.cells.values()
-        shown = [_line_of(row.system, map(mean_text, cells), half_width_text(row))]
+        shown = [_line_of(row.label, map(mean_text, cells), half_width_text(row))]
         if any(cell.paper is not None for cell in cells):
             shown += [_line_of("(paper)", map(paper_text, cells), paper_half_width_text(row))]
         lines += [" & ".join(map(latex_text, line)) + r" \\" for line in shown]
@@ -164,15 +166,17 @@ def as_latex(rows: Sequence[Row], remarks: Sequence[str]) -> str:
 
 def write_table(
     folder: Path, seeds: Sequence[Metrics], systems: Sequence[str]
-) -> tuple[list[Row], list[str]]:
-    """Write ``table.{md,csv,tex}`` and ``metrics.json``; return the rows and the remarks."""
+) -> tuple[list[Row], list[str], list[str]]:
+    """Write ``table.{md,csv,tex}`` and ``metrics.json``; return rows, remarks and warnings."""
     rows = make_rows(seeds, systems)
     corpus = str(seeds[0][systems[0]]["corpus"])
     remarks = notes(rows, corpus, [metrics[systems[0]]["seed"] for metrics in seeds])
-    texts = {"md": as_markdown(rows, remarks), "csv": as_csv(rows, corpus)}
-    texts["tex"] = as_latex(rows, remarks)
-    write_tables(folder, texts, mean_metrics(seeds, systems))
-    return rows, remarks
+    metrics = mean_metrics(seeds, systems)
+    warnings = warning_lines(warnings_of(metrics))
+    texts = {"md": as_markdown(rows, [*remarks, *warnings]), "csv": as_csv(rows, corpus)}
+    texts["tex"] = as_latex(rows, [*remarks, *warnings])
+    write_tables(folder, texts, metrics)
+    return rows, remarks, warnings
 
 
 def print_table1(rows: Sequence[Row], remarks: Sequence[str]) -> None:
@@ -184,20 +188,20 @@ def print_table1(rows: Sequence[Row], remarks: Sequence[str]) -> None:
     table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
     for row in rows:
         cells = list(row.cells.values())
-        table.add_row(*_line_of(row.system, map(mean_text, cells), half_width_text(row)))
+        table.add_row(*_line_of(row.label, map(mean_text, cells), half_width_text(row)))
         if cells[0].paper is not None:
             width = "" if row.paper_half_width is None else f"{row.paper_half_width:.2f}"
             paper = _line_of("(paper)", map(paper_text, cells), width)
             table.add_row(*paper, style="dim")
-    console = Console(highlight=False)
+    console = Terminal(wrap=True)
     console.print(table)
     for remark in remarks:
-        console.print(remark, markup=False)
+        console.print(remark)
 
 
 def print_checks(checks: Sequence[Check]) -> None:
     """Which statements about the order of the systems hold."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal()
     if checks:
         held = sum(check.holds for check in checks)
         console.print(f"Order of the paper on the twin: {held} of {len(checks)} checks hold")

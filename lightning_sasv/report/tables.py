@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
+from lightning_sasv.console import Terminal
+from lightning_sasv.fusion.doubts import is_doubtful, marked
 from lightning_sasv.metrics.registry import BRIEF, METRICS, Metric, in_unit, metrics_for, number
+from lightning_sasv.results import Metrics, warnings_of
 
 
-def make_table(left: Iterable[Any], right: Iterable[Any], **look: Any) -> Table:
+def make_table(left: Iterable[str], right: Iterable[str], **look: Any) -> Table:
     """A table of columns of words on the left and of numbers on the right, none of them broken."""
     table = Table(**look)
     for heading in left:
@@ -56,15 +56,14 @@ def print_metrics(
     caption: str,
 ) -> None:
     """Every metric, a column per system, with intervals where there are any."""
-    console = Console()
+    console = Terminal(wrap=True)
     names = list(metrics)
     width = max((len(name) for name in names), default=0)
     width = max(width, 26 if intervals else 10) + 3
     step = max(1, (console.width - 34) // width)
     for start in range(0, len(names), step):
         part = names[start : start + step]
-        words = {"title": escape(title), "caption": escape(caption)}
-        table = make_table(["metric"], map(Text, part), **words)
+        table = make_table(["metric"], part, title=title, caption=caption)
         for metric in metrics_for("all"):
             if any(metric.name in metrics[name] for name in part):
                 cells = [_cell(metric, name, metrics, intervals) for name in part]
@@ -85,12 +84,12 @@ def _cell(
     if ends is None:
         return text
     low, high = (metric.text(end) for end in ends)
-    return rf"{text} \[{low}, {high}]"
+    return f"{text} [{low}, {high}]"
 
 
 def print_groups(system: str, column: str, groups: Mapping[str, Mapping[str, float]]) -> None:
     """The main metrics of each group, in as many tables as it takes to show every number whole."""
-    console = Console()
+    console = Terminal(wrap=True)
     metrics = [
         metric
         for metric in metrics_for("groups")
@@ -99,11 +98,11 @@ def print_groups(system: str, column: str, groups: Mapping[str, Mapping[str, flo
     caption = "rates in per cent, Cllr in bits"
     room = console.width - min(40, max(map(len, (column, *groups)))) - 4
     for part in _parts(metrics, room):
-        table = make_table([Text(column)], [metric.title() for metric in part])
-        table.title, table.caption = escape(f"{system} by {column}"), caption
+        table = make_table([column], [metric.title() for metric in part])
+        table.title, table.caption = f"{system} by {column}", caption
         table.columns[0].max_width = 40
         for group, values in groups.items():
-            table.add_row(Text(group), *(metric.text(values.get(metric.name)) for metric in part))
+            table.add_row(group, *(metric.text(values.get(metric.name)) for metric in part))
         console.print(table)
 
 
@@ -129,18 +128,19 @@ def print_comparisons(comparisons: Sequence[Any], metric: str) -> None:
             ``verdict``.
         metric: The metric to show.
     """
-    console = Console(soft_wrap=True, highlight=False)
+    console = Terminal()
     looked_at = [one for one in comparisons if one.metric == metric]
     entry = METRICS[metric]
-    console.print(f"\nDifferences in {entry.title()} (95 % intervals, paired bootstrap):")
+    console.print()
+    console.print(f"Differences in {entry.title()} (95 % intervals, paired bootstrap):")
     for one in looked_at:
         ways = "; ".join(
             f"by {way} {entry.text(d.low)} to {entry.text(d.high)}, p = {d.p_value:.3g}"
             for way, d in one.ways.items()
         )
         value = f"{in_unit(one.difference, entry.unit):+.4f}"
-        console.print(Text(f"  {one.first} − {one.second}: {value} ({ways})"))
-        console.print(Text(f"    → {one.verdict}."))
+        console.print(f"  {one.first} − {one.second}: {value} ({ways})")
+        console.print(f"    → {one.verdict}.")
     if len(looked_at) > 5:
         console.print(
             f"  {len(looked_at)} differences are looked at: about {len(looked_at) * 0.05:.0f} of "
@@ -162,7 +162,7 @@ def print_policies(
     table = make_table(
         ("system", "policy"),
         ("expected", "at π", "actual", "a-DCF", "acc", "miss", "non", "spf"),
-        title=escape(title),
+        title=title,
         caption="acc, miss, non, spf: accepted trials, missed targets, accepted nontargets and "
         "spoofs in per cent. a-DCF: actual cost over that of the better blind decision. Expected: "
         "mean risk by the LLRs, of these trials and with the classes at their priors π.",
@@ -173,8 +173,8 @@ def print_policies(
     for system, policies in results.items():
         for policy, one in policies.items():
             style = "bold" if (system, policy) == chosen else None
-            table.add_row(Text(system), policy, *_policy_cells(one), style=style)
-    Console().print(table)
+            table.add_row(system, policy, *_policy_cells(one), style=style)
+    Terminal(wrap=True).print(table)
 
 
 def _policy_cells(one: Any) -> list[str]:
@@ -187,19 +187,22 @@ def _policy_cells(one: Any) -> list[str]:
     return cells + [f"{100 * float(rate):.2f}" for rate in rates]
 
 
-def print_results(metrics: Mapping[str, Mapping[str, Any]], corpus: str) -> None:
+def print_results(metrics: Metrics, corpus: str) -> None:
     """Show the metrics of each system on each set, and which corpus they come from."""
-    columns = metrics_for("results")
+    columns, warnings = metrics_for("results"), warnings_of(metrics)
+    doubtful = {name for name, own in warnings.items() if is_doubtful(own)}
+    caption = "EERs in per cent, Cllr in bits, a-DCF normalised minimum (a-dcf1 costs)"
     table = make_table(
         ("system", "set"),
         [metric.short for metric in columns],
         padding=(0, 0, 0, 1),
-        title=f"Results on the corpus: {escape(corpus)}",
-        caption="EERs in per cent, Cllr in bits, a-DCF normalised minimum (a-dcf1 costs)",
+        title=f"Results on the corpus: {corpus}",
+        caption=f"{caption}; ! doubtful fit, see the warnings" if doubtful else caption,
     )
     for system, entry in metrics.items():
+        label = marked(system, system in doubtful)
         for name in ("dev", "eval"):
             if name in entry:
                 values = [metric.text(entry[name].get(metric.name), BRIEF) for metric in columns]
-                table.add_row(escape(system), name, *values)
-    Console().print(table)
+                table.add_row(label, name, *values)
+    Terminal(wrap=True).print(table)

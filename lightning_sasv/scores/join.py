@@ -159,8 +159,9 @@ def _beside(scores: ScoreTable, key: ScoreTable, rows: np.ndarray, place: np.nda
         _check_labels(scores, left["label"], right["label"], place)
     left = left.drop([name for name in own if name in left.columns])
     frame = pl.concat([left, right.select(own)], how="horizontal")
-    lines = scores.line
-    return replace(scores, frame=frame, line=lambda row: lines(int(place[row])))
+    lines, others = scores.line, [name for name in key.score_columns if name in left.columns]
+    joined = key.places(others, rows) | scores.places(scores.joined, place)
+    return replace(scores, frame=frame, line=lambda row: lines(int(place[row])), joined=joined)
 
 
 def _check_labels(scores: ScoreTable, key: pl.Series, own: pl.Series, place: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from lightning_sasv.scores.layouts import (
     is_number,
     layout_named,
 )
+from lightning_sasv.scores.parquet import DAMAGED, MAGIC, check_parquet
 from lightning_sasv.scores.table import (
     TEXT,
     ScoreTable,
@@ -30,8 +31,6 @@ from lightning_sasv.trials import Scores
 
 if TYPE_CHECKING:
     import polars as pl
-
-_PARQUET = b"PAR1"
 
 
 def read_scores(path: str | Path, format: str | None = None, mend: bool = False) -> Scores:
@@ -195,15 +194,19 @@ def _with_role(table: ScoreTable, role: str | None) -> pl.DataFrame:
 def _read_parquet(path: Path, format: str | None) -> ScoreTable | None:
     import polars as pl
 
-    is_parquet = first_bytes(path) == _PARQUET
+    is_parquet = first_bytes(path) == MAGIC
     named = layout_named(format).name if format else None
     if not is_parquet and named != "parquet":
         return None
     if named not in (None, "parquet"):
         raise InputError(f"{path}, line 1: this is a Parquet file, not {format}; drop --format")
     try:
-        frame = pl.read_parquet(path, glob=False)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        check_parquet(path)
+        with path.open("rb") as file:  # any name, also one that is no text
+            frame = pl.read_parquet(file)
+    except InputError:
+        raise
+    except (*DAMAGED, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = " ".join(str(error).split())[:120]
         raise InputError(
             f"{path}: not a readable Parquet file ({reason}); write it again"

@@ -13,7 +13,7 @@ from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import LAYOUTS, ROLES, layout_named
 from lightning_sasv.scores.read import read_table
 from lightning_sasv.scores.table import ScoreTable
-from lightning_sasv.scores.write import write_table
+from lightning_sasv.scores.write import write_new
 
 Tell = Callable[[Sequence[str]], object]
 """Told how files were read and what was left out."""
@@ -80,6 +80,7 @@ def convert(
     key: str | None = None,
     key_format: str | None = None,
     allow_missing: bool = False,
+    overwrite: bool = False,
     *,
     tell: Tell = silent,
 ) -> Path:
@@ -97,6 +98,7 @@ def convert(
         key: Key to join by trial id, for formats with labels.
         key_format: Format of the key; recognised when not given.
         allow_missing: Leave out trials of the key without a score instead of stopping.
+        overwrite: Replace a file of another content.
         tell: Told how each file was read and what was left out.
 
     Returns:
@@ -110,7 +112,7 @@ def convert(
     target = Path(out) if out else path.with_name(f"{path.stem}.{layout.name}{layout.suffix}")
     if target.resolve() == path.resolve():
         raise InputError(f"--out {target} is the file that is read; choose another one")
-    return write_table(target, table, layout.name, column)
+    return write_new(target, table, layout.name, column, overwrite)
 
 
 def _parts(text: str) -> list[str]:

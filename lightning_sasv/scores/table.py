@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lightning_sasv.checks import LARGEST_SCORE
 from lightning_sasv.errors import InputError
+from lightning_sasv.limits import TEXT_CELLS
 from lightning_sasv.scores.layouts import LABELS, SCORES, is_number
 from lightning_sasv.scores.text import not_a_number
 from lightning_sasv.trials import Scores
@@ -36,6 +38,7 @@ class ScoreTable:
         layout: Name of its layout.
         line: The line in the file of a row.
         guessed: Whether the layout was recognised rather than named.
+        joined: File and line of a row in columns that were joined from another file.
     """
 
     frame: pl.DataFrame
@@ -43,6 +46,7 @@ class ScoreTable:
     layout: str = "csv"
     line: Callable[[int], int] = int
     guessed: bool = False
+    joined: Mapping[str, Callable[[int], str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.frame.height
@@ -73,8 +77,10 @@ class ScoreTable:
         """The trials alone."""
         return replace(self, frame=self.frame.drop(self.score_columns))
 
-    def where(self, row: int | None = None) -> str:
-        """File and line of a row, of the first line without one."""
+    def where(self, row: int | None = None, column: str = "") -> str:
+        """File and line of a row (in a column), of the first line without one."""
+        if row is not None and column in self.joined:
+            return self.joined[column](row)
         return f"{self.path}, line {1 if row is None else self.line(row)}"
 
     def need(self, columns: Sequence[str], what: str) -> None:
@@ -97,7 +103,13 @@ class ScoreTable:
 
     def text(self, column: str) -> np.ndarray:
         """A column of text."""
-        return np.array(self.frame[column].to_list(), dtype=np.str_)
+        import polars as pl
+
+        cells = self.frame[column]
+        widest = cells.cast(pl.String).str.len_chars().max()
+        wide = len(cells) * (widest if isinstance(widest, int) else 0)
+        TEXT_CELLS.check(f"{self.path}, column {column}", wide)
+        return np.array(cells.to_list(), dtype=np.str_)
 
     def labels(self) -> np.ndarray:
         """``TrialClass`` codes, int64."""
@@ -111,8 +123,34 @@ class ScoreTable:
 
     def take(self, rows: np.ndarray) -> ScoreTable:
         """Some of the rows, in the order given."""
-        lines = self.line
-        return replace(self, frame=self.frame[rows], line=lambda row: lines(int(rows[row])))
+        lines, joined = self.line, self.places(self.joined, rows)
+        line = lambda row: lines(int(rows[row]))  # noqa: E731
+        return replace(self, frame=self.frame[rows], line=line, joined=joined)
+
+    def places(self, columns: Iterable[str], rows: np.ndarray) -> dict[str, Callable[[int], str]]:
+        """File and line of some columns, for a table that is made of these rows."""
+
+        def places_of(column: str) -> Callable[[int], str]:
+            return lambda row: self.where(int(rows[row]), column)
+
+        return {column: places_of(column) for column in columns}
+
+    def score_pair(self) -> tuple[np.ndarray, np.ndarray]:
+        """ASV and CM scores.
+
+        Raises:
+            InputError: One is too large to compute with; with its line.
+        """
+        sides = self.numbers(SCORES[0]), self.numbers(SCORES[1])
+        for name, scores in zip(SCORES, sides, strict=False):
+            size = np.abs(scores)
+            if scores.size and size.max() > LARGEST_SCORE:
+                row = int(size.argmax())
+                raise InputError(
+                    f"{self.where(row, name)}: {name} is {scores[row]}, too large to compute "
+                    f"with (at most {LARGEST_SCORE:.0e}); correct it"
+                )
+        return sides
 
     def to_scores(self) -> Scores:
         """The table as plain arrays; it must have both scores and labels."""

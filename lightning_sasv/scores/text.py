@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.limits import COLUMNS, LINE_BYTES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:e[+-]?\d+)?", re.I | re.A)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_KINDS = {
+    b"PK": "a zip archive, as npz files and checkpoints are",
+    b"\x1f\x8b": "compressed by gzip",
+    b"BZh": "compressed by bzip2",
+    b"\xfd7zX": "compressed by xz",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd",
+    b"\x93NUM": "a numpy array",
+    b"\x89HDF": "an HDF5 file",
+    b"\x80": "a pickle",
+    b"%PDF": "a PDF file",
+    b"\x89PNG": "a picture",
+    b"RIFF": "a recording",
+    b"fLaC": "a recording",
+}
+"""First bytes of files that people take for scores."""
+
 _CONVERT = "`lightning convert` mends it: lightning convert FILE --to FORMAT --out NEW"
 
 
@@ -43,6 +60,8 @@ class Grid(NamedTuple):
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"{path} is a pipe or device; scores are read from a file")
         with path.open("rb") as file:
             yield file
     except OSError as error:
@@ -74,15 +93,33 @@ def load(path: Path, mend: bool = False) -> Path | bytes:
     start = first_bytes(path)
     if not start:
         raise InputError(f"{path}, line 1: the file is empty; write it again")
+    _refuse_other_kinds(path, start)
     line = _find(path, b"\r")
     marked = start.startswith((codecs.BOM_UTF8, *_UTF16))
     if not marked and not line:
-        return path
+        return path if _is_text(str(path)) else path.read_bytes()
     if mend:
         return _mended(path)
     if marked:
         raise InputError(f"{path}, line 1: the file begins with a byte-order mark; {_CONVERT}")
     raise InputError(f"{path}, line {line}: Windows line ends (CR LF); {_CONVERT}")
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be given to programs that know text only."""
+    return name.encode("utf-8", "ignore").decode() == name
+
+
+def _refuse_other_kinds(path: Path, start: bytes) -> None:
+    for magic, kind in _KINDS.items():
+        if start.startswith(magic):
+            unpack = "unpack it first" if "compressed" in kind else "write the scores as text"
+            raise InputError(f"{path}: this is {kind}, no text; {unpack}")
+    if start.startswith(_UTF16):
+        return
+    line = _find(path, b"\0")
+    if line:
+        raise InputError(f"{path}, line {line}: a NUL byte, which no text has; write it again")
 
 
 def _mended(path: Path) -> bytes:
@@ -100,7 +137,8 @@ def lines_of(path: Path, source: Path | bytes) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, without their ends, each with its number."""
     stream = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
     with stream:
-        for number, raw in enumerate(stream, start=1):
+        for number, raw in enumerate(iter(lambda: stream.readline(LINE_BYTES.now + 1), b""), 1):
+            LINE_BYTES.check(f"{path}, line {number}", len(raw))
             try:
                 text = raw.decode("utf-8").rstrip("\n")
             except UnicodeDecodeError:
@@ -118,6 +156,7 @@ def contains(source: Path | bytes, word: bytes) -> bool:
 
 def split(path: Path, line: int, text: str, separator: str) -> list[str]:
     """The cells of one line; white space of any length separates where ``separator`` is blank."""
+    COLUMNS.check(f"{path}, line {line}", text.count(separator))
     if separator != ",":
         return text.split(None if separator == " " else separator)
     try:

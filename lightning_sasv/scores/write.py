@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import filecmp
+import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
+from lightning_sasv.places import refuse
 from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, SCORES, Layout, layout_named
 from lightning_sasv.scores.table import ScoreTable, from_scores
 from lightning_sasv.trials import Scores
@@ -46,19 +50,69 @@ def write_table(
     """
     layout = layout_named(format)
     frame = _own(table) if layout.name in ("csv", "parquet") else _arranged(table, layout, column)
-    with atomic_path(path) as temporary:
+    with atomic_path(path) as temporary, temporary.open("wb") as file:  # any name
         if layout.name == "parquet":
-            frame.write_parquet(temporary)
+            frame.write_parquet(file)
             return Path(path)
         _check_text(table, frame, layout)
         frame.write_csv(
-            temporary,
+            file,
             include_header=bool(layout.headings),
             separator=layout.separator,
             quote_style="necessary" if layout.separator == "," else "never",
             null_value="",
         )
     return Path(path)
+
+
+def write_new(
+    path: str | Path,
+    table: ScoreTable,
+    format: str = "csv",
+    column: str | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a table in a layout, as :func:`write_table` does, in place of the same table alone.
+
+    Raises:
+        InputError: There is a file of that name with another content.
+    """
+    path = Path(path)
+    if overwrite or not path.exists():
+        return write_table(path, table, format, column)
+    fresh = write_table(path.with_name(f".{path.name}.new"), table, format, column)
+    try:
+        if not (path.is_file() and filecmp.cmp(fresh, path, shallow=False)):
+            refuse(path, "something else than what would be written")
+        return path
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def check_same(
+    path: Path, table: ScoreTable, overwrite: bool = False, also: Sequence[str] = ()
+) -> None:
+    """Refuse to replace a CSV file unless it was made of the trials and scores of a table.
+
+    Args:
+        path: The file, which may not be there.
+        table: The trials, their labels and both scores.
+        overwrite: Replace it whatever it is.
+        also: Further columns that it has to have.
+    """
+    import polars as pl
+
+    if overwrite or not path.exists():
+        return
+    names = [name for name in _FIRST if name in table]
+    now = io.BytesIO(_own(table).select(names).write_csv().encode())
+    try:
+        old, new = (pl.read_csv(one, infer_schema=False) for one in (path, now))
+        same = old.select(*names, *also).select(names).equals(new)
+    except (pl.exceptions.PolarsError, OSError, ValueError):
+        same = False
+    if not same:
+        refuse(path, "something else, or what was made of other scores")
 
 
 def _own(table: ScoreTable) -> pl.DataFrame:

@@ -26,7 +26,7 @@ class Case(NamedTuple):
 HEADER = "speaker,utterance,attack,label,asv_score,cm_score\n"
 GOOD = HEADER + "S1,U1,-,target,0.5,1.5\nS1,U2,-,nontarget,0.1,1.0\nS1,U3,A07,spoof,0.4,-3\n"
 FUSED = GOOD.replace("cm_score", "sasv_X,cm_score").replace("0.", "0.5,0.")
-SWEEP = "method: grid\ncommand: [x]\nparameters: {a: {values: [1]}}\n"
+SWEEP = "method: grid\ncommand: [lightning, fit, '${args}']\nparameters: {a: {values: [1]}}\n"
 PROTOCOL = "ASVspoof2019.LA.cm.train.trn.txt"
 
 
@@ -130,8 +130,12 @@ TRAINING = [
     Case("damaged checkpoint", "test --ckpt_path damaged.ckpt", ("damaged.ckpt is damaged",)),
     Case("empty checkpoint", "test --ckpt_path empty.ckpt", ("empty.ckpt is damaged",)),
     Case("weights alone", "predict --ckpt_path weights.ckpt", ("weights.ckpt is no checkpoint",)),
-    Case("of another model", "test --ckpt_path other.ckpt --data.scale=0.02", ("does not fit",)),
-    Case("fit another", f"fit --ckpt_path other.ckpt{SMALL}", ("--ckpt_path", "does not fit")),
+    Case(
+        "of another model",
+        "test --ckpt_path other.ckpt --data.scale=0.02",
+        ("other.ckpt is refused",),
+    ),
+    Case("fit another", f"fit --ckpt_path other.ckpt{SMALL}", ("other.ckpt is refused",)),
 ]
 EXPERIMENTS = [
     Case("seeds", "table --seeds x --out out", ("--seeds", "cannot read 'x'")),

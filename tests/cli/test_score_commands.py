@@ -294,7 +294,7 @@ def test_pooled_subsets_are_mentioned(tmp_path: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr().err
     assert "subsets eval, progress are pooled" in said
     assert "read as asvspoof2021-la-key" in said
-    part = evaluated(*files, "--where", "subset=eval", out=tmp_path / "e.json")
+    part = evaluated(*files, "--where", "subset=eval", out=tmp_path / "part.json")
     assert sum(part["trials"].values()) == 40
     assert "looks like asvspoof2021-la-key" in capsys.readouterr().err
 

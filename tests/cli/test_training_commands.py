@@ -155,7 +155,7 @@ def test_unwritable_output_is_named(here: Path, capsys: pytest.CaptureFixture[st
         main(["fit", "--config", str(CONFIGS / "B1.yaml"), *SMALL])
     assert ended.value.code == 2
     message = capsys.readouterr().err
-    assert "cannot use" in message
+    assert "cannot write to output directory" in message
     assert "runs/B1: Not a directory; choose another" in message
     assert (here / "runs").read_text() == "a file, not a folder"
 

@@ -73,7 +73,7 @@ CM = "S1 U1 - A01 spoof\n"
         (read_enrolment, "S1 U1,U2\nS1 U3\n", "line 2: the speaker of line 1 .*: S1; rem"),
         (read_enrolment, "S1 U1,U2\nS2 ,\n", "line 2: speaker S2 has no enrolment utt"),
         (read_enrolment, b"\xff\xfe\x00S1", "line 1: not valid UTF-16"),
-        (read_enrolment, "S1 U1,U2\n\0 U3\n", "line 2: a name is empty or holds a NUL byte; mend"),
+        (read_enrolment, "S1 U1,U2\n\0 U3\n", "line 2: a NUL byte, which no text has; write it"),
         (read_enrolment, "S1\tU1\n\tU3\n", "line 2: a name is empty"),
         (read_enrolment, b"S1 U1\n\xffS2 U3\n", "line 2: not UTF-8 text; save the file as UTF-8"),
     ],

@@ -28,7 +28,7 @@ def test_submitted_jobs_give_the_results_of_one_process(tmp_path: Path) -> None:
     options = ["--seeds_per_job", "2", "--launcher_options", "{timeout_min: 5}"]
     there = table(tmp_path / "there", "--launcher", "local", *options)
     assert len(list((tmp_path / "there/training").iterdir())) == 2
-    assert len(list((tmp_path / "there/jobs").glob("*_result.pkl"))) == 2
+    assert len(list((tmp_path / "there/jobs").rglob("*_result.pkl"))) == 2
     here = table(tmp_path / "here")
     for name in ("B1", "L3c"):
         assert there[name]["seeds"] == here[name]["seeds"] == [1, 2, 3]
@@ -36,9 +36,9 @@ def test_submitted_jobs_give_the_results_of_one_process(tmp_path: Path) -> None:
         for seed, values in here[name]["per_seed"].items():
             for key in ("sasv_eer", "cllr"):  # other sums of floats: equal up to rounding
                 assert there[name]["per_seed"][seed][key] == pytest.approx(values[key], rel=1e-3)
-    before = sorted((tmp_path / "there/jobs").iterdir())
+    before = sorted((tmp_path / "there/jobs").rglob("*.pkl"))
     assert table(tmp_path / "there", "--launcher", "local", *options) == there
-    assert sorted((tmp_path / "there/jobs").iterdir()) == before, "something was submitted again"
+    assert sorted((tmp_path / "there/jobs").rglob("*.pkl")) == before, "submitted again"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,14 @@ class Interrupted:
 
 def test_an_interrupt_cancels_the_submitted_jobs(tmp_path: Path) -> None:
     jobs = [Interrupted(), Interrupted()]
-    with pytest.raises(KeyboardInterrupt, match="were cancelled"):
+    waiting = launch_module._cancelling(jobs)
+    with pytest.raises(KeyboardInterrupt, match="were cancelled"), waiting:
         launch_module._wait(jobs, tmp_path)
     assert all(job.cancelled for job in jobs)
+
+
+def test_a_submission_that_fails_cancels_those_before_it() -> None:
+    jobs = [Interrupted()]
+    with pytest.raises(RunError, match="cannot submit"), launch_module._cancelling(jobs):
+        launch_module._submit(None, Job(Recipe(), (1,), ("B1",), Path("out")), "slurm")
+    assert jobs[0].cancelled

@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,13 +18,16 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_com
 from lightning_sasv import loggers
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.sweep import Sweep, expand, read_sweep, run_offline
+from lightning_sasv.experiment.sweep import Sweep, read_sweep, run_offline
+from lightning_sasv.experiment.sweep_command import expand
+from lightning_sasv.program import Program, using
 from tests.helpers import failure_of
 from tests.wandb_log import read_offline_runs
 
 sweep_module = sys.modules[Sweep.__module__]
 
 SWEEPS = ("table1", "head_width")
+OURS = ["lightning", "fit", "${args}"]
 GRID: dict[str, Any] = {"method": "grid", "parameters": {"n": {"values": [1]}}}
 
 
@@ -65,6 +68,14 @@ def small_sweep(path: Path, code: str, numbers: list[int]) -> Sweep:
     return Sweep(path, {"name": "s", "command": command} | GRID | {"parameters": parameters})
 
 
+@pytest.fixture
+def trusted() -> Iterator[None]:
+    """Sweep files may run anything."""
+    with using(Program(trust_config=True)):
+        yield
+
+
+@pytest.mark.usefixtures("trusted")
 def test_offline_runs_that_fail(tmp_path: Path) -> None:
     code = (
         "import os, sys; sys.exit(sys.argv[1] == '--n=2' or os.environ['WANDB_RUN_GROUP'] != 's')"
@@ -92,6 +103,7 @@ def swept(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "lightning_sasv.cli", "sweep", "sweep.yaml", "--offline"]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     assert "wandb sync runs/wandb/offline-run-*" in done.stdout
+    assert "run 2 of 2: /usr/bin/env WANDB_RUN_GROUP=table1 lightning-sasv fit" in done.stdout
     return folder
 
 
@@ -130,13 +142,13 @@ def test_online_the_sweep_goes_to_wandb_and_an_agent(
     calls: list[Any] = []
     monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
     monkeypatch.setattr(wandb, "sweep", lambda content, project: calls.append(content) or "abc")
-    ended = SimpleNamespace(returncode=0)
-    monkeypatch.setattr(sweep_module.subprocess, "run", lambda c, **_: calls.append(c) or ended)
+    codes = [0, 1]
+    monkeypatch.setattr(sweep_module, "run_child", lambda c, *_: calls.append(c) or codes.pop(0))
     file = repository / "experiments/table1/sweep.yaml"
     main(["sweep", str(file)])
     assert calls[0] == yaml.safe_load(file.read_text())
-    assert calls[1][1:] == ["-m", "wandb", "agent", "lightning_sasv/abc"]
-    ended.returncode = 1
+    assert calls[1][1:] == ["-P", "-m", "wandb", "agent", "--", "lightning_sasv/abc"]
+    assert "each run is '${env}' WANDB_RUN_GROUP=table1 lightning-sasv" in capsys.readouterr().out
     failure_of(capsys, "sweep", file, code=1)
     monkeypatch.setattr(wandb, "sweep", refuse)
     said = failure_of(capsys, "sweep", file, code=1)
@@ -147,7 +159,7 @@ def test_other_methods_are_for_wandb_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, seen = tmp_path / "sweep.yaml", []
-    path.write_text(yaml.safe_dump(GRID | {"method": "bayes", "command": ["x"]}))
+    path.write_text(yaml.safe_dump(GRID | {"method": "bayes", "command": OURS}))
     monkeypatch.setattr(sweep_module, "run_online", lambda _, project: seen.append(project) or "a")
     monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
     main(["sweep", str(path), "--project", "mine"])
@@ -158,9 +170,9 @@ def test_other_methods_are_for_wandb_alone(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (GRID | {"command": ["x"], "method": "bayes"}, "only method: grid"),
-        (GRID | {"command": ["x"], "parameters": {"a": {"min": 1}}}, "'a' of a grid needs"),
-        (GRID | {"command": ["x"], "parameters": {"a": {"values": []}}}, "'a' of a grid needs"),
+        (GRID | {"command": OURS, "method": "bayes"}, "only method: grid"),
+        (GRID | {"command": OURS, "parameters": {"a": {"min": 1}}}, "'a' of a grid needs"),
+        (GRID | {"command": OURS, "parameters": {"a": {"values": []}}}, "'a' of a grid needs"),
         (GRID | {"command": "x"}, "needs the key 'command'"),
         ({"method": "grid", "command": []}, "needs the key 'parameters'"),
         ([], "needs the key 'method'"),

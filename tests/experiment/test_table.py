@@ -164,9 +164,9 @@ def test_results_without_a_noted_recipe_are_not_mixed_either(finished: Path) -> 
 
 def test_overwrite_replaces_them(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    (out / "seedling").mkdir(parents=True)
-    (out / "seedling" / "mine.txt").write_text("not a result")
     table(out, "--systems", "B1")
+    (out / "seedling").mkdir()
+    (out / "seedling" / "mine.txt").write_text("not a result")
     first = files(out)
     table(out, "--systems", "B1", "--data.twin_seed", "5", "--overwrite", "true")
     assert files(out).keys() == first.keys()

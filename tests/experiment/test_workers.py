@@ -191,6 +191,7 @@ def test_workers_start_early_for_what_is_missing(
     def keep(_: Workers, number: int) -> None:
         raise StartedError(number)
 
+    write_text(tmp_path / "recipe.json", '{"lightning_sasv": "0.1.0"}')  # a table was begun here
     monkeypatch.setattr(Workers, "keep", keep)
     monkeypatch.setattr(Workers, "__exit__", lambda *_: None)
     found = []

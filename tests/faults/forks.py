@@ -19,19 +19,28 @@ from pathlib import Path
 LIMIT = 300.0
 """Seconds after which a process counts as hung."""
 
+ORDERLY = 30.0
+"""Seconds that a process may take to end after a signal, on a machine that is busy."""
+
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     ["tests.faults.heavy_imports"]
 )  # one server, so one list for all tests
 
 
-def finish(work: Callable[..., None], *args: object, kill_after: float | None = None) -> int | None:
+def finish(
+    work: Callable[..., None],
+    *args: object,
+    kill_after: float | None = None,
+    number: int = signal.SIGKILL,
+) -> int | None:
     """Run ``work`` in a process of its own.
 
     Args:
         work: A function that can be imported.
         args: Its arguments.
-        kill_after: Seconds after which the process is killed with SIGKILL; it may end before.
+        kill_after: Seconds after which the process gets a signal; it may end before.
+        number: Which; after any but SIGKILL it has some time.
 
     Returns:
         The exit code; below 0 the signal that ended it.
@@ -39,11 +48,13 @@ def finish(work: Callable[..., None], *args: object, kill_after: float | None = 
     process = FORKS.Process(target=work, args=args)
     process.start()
     process.join(LIMIT if kill_after is None else kill_after)
+    if process.is_alive() and kill_after is not None:
+        os.kill(process.pid or 0, number)
+        process.join(ORDERLY)
     if process.is_alive():
         os.kill(process.pid or 0, signal.SIGKILL)
         process.join()
-        if kill_after is None:
-            raise TimeoutError(f"{work.__name__}{args} did not end within {LIMIT:.0f} s")
+        raise TimeoutError(f"{work.__name__}{args} did not end in time")
     return process.exitcode
 
 

@@ -1,8 +1,9 @@
-"""Kill a run with SIGKILL at random moments, resume it, and compare with an undisturbed run.
+"""Stop a run by a signal at random moments, resume it, and compare with an undisturbed run.
 
 `python -m tests.faults.kill_resume --points 200` (or `make faults`) does it at 200 moments for
 `lightning fit` and for `lightning table`, and at some when that works in two processes; the tests
-do it at 20. A resumed run must end with the same bits: weights, scores and metrics.
+do it at 20. Half of the signals are SIGKILL, the others those that a command hears; each has its
+exit code. A resumed run must end with the same bits: weights, scores and metrics.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import torch
 
 from lightning_sasv.cli import main as run_command
 from lightning_sasv.commands.train import base_config
+from lightning_sasv.helpers import ALL, exit_code
 from tests.faults.forks import finish
 
 FIT = ["fit", "--config", str(base_config().parent / "L3c.yaml"), "--data.scale=0.02"]
 FIT += ["--data.steps_per_block=4", "--trainer.max_epochs=6", "--trainer.accelerator=cpu"]
 TABLE = ["table", "--out=out", "--seeds=1-3", "--systems=B1,L3c", "--data.scale=0.02"]
 TABLE += ["--epochs=6", "--replicates=50", "--processes=1"]
+SIGNALS = [*[signal.SIGKILL] * len(ALL), *ALL]
 SHARED = [*TABLE[:-1], "--processes=2", "--seeds_per_job=2"]
 
 
@@ -41,11 +44,16 @@ def _child(args: Sequence[str], folder: Path) -> None:
         run_command(list(args))
 
 
-def run(args: Sequence[str], folder: Path, kill_after: float | None = None) -> bool:
-    """Run a command in a process of its own; whether it was killed, after some seconds."""
+def run(
+    args: Sequence[str],
+    folder: Path,
+    kill_after: float | None = None,
+    number: int = signal.SIGKILL,
+) -> bool:
+    """Run a command in a process of its own; whether a signal ended it, after some seconds."""
     folder.mkdir(parents=True, exist_ok=True)
-    code = finish(_child, args, folder, kill_after=kill_after)
-    if code not in (0, -signal.SIGKILL):
+    code = finish(_child, args, folder, kill_after=kill_after, number=number)
+    if code not in (0, -number, exit_code(number)):  # the second: before anybody could hear it
         raise RuntimeError(f"{args} failed:\n{(folder / 'log.txt').read_text()[-2000:]}")
     return code != 0
 
@@ -98,13 +106,15 @@ def attack(case: str, points: int, seed: int, folder: Path) -> list[str]:
     problems, killed = [], 0
     for point in range(points):
         place = folder / f"{case}{point}"
-        moment = moments.uniform(0, seconds)
-        killed += run(command, place, kill_after=moment)
+        moment, number = moments.uniform(0, seconds), moments.choice(SIGNALS)
+        killed += run(command, place, kill_after=moment, number=number)
         run(resume, place)
         found = outcome(place)
         differing = [key for key in expected if found.get(key) != expected[key]]
         if differing or found.keys() != expected.keys():
-            problems.append(f"{case} killed after {moment:.2f} s differs in {differing[:5]}")
+            problems.append(
+                f"{case}, {number.name} after {moment:.2f} s, differs in {differing[:5]}"
+            )
         shutil.rmtree(place)
     if killed < points / 2:
         problems.append(f"{case}: only {killed} of {points} runs were killed before their end")

@@ -1,69 +1,153 @@
-"""Two processes give what one gives: every trial once, the same metrics, the same training."""
+"""Two and three processes give what one gives: every trial once, the same bits, the same training.
+
+The processes of a group are forked, and run one command after the other; how Lightning starts
+processes itself is tried once.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from lightning_sasv.cli import main
 from lightning_sasv.commands.train import base_config
-from lightning_sasv.scores import read_scores
-from tests.faults.forks import running, wait_for
+from tests.faults.forks import FORKS, LIMIT, running, wait_for
 
 pytestmark = pytest.mark.ddp
 
 CONFIG = str(base_config().parent / "L3c.yaml")
 SMALL = ["--config", CONFIG, "--data.scale=0.02", "--trainer.accelerator=cpu"]
 TWO = ["--trainer.devices=2", "--trainer.strategy=ddp"]
+EXACT = [*SMALL, "--trainer.precision=64-true", "--trainer.use_distributed_sampler=true"]
+UNEVEN = ["fit", *EXACT, "--data.batch_size=23", "--data.score_batch_size=101"]
+EMPTY = ["fit", *EXACT, "--data.batch_size=2", "--data.score_batch_size=99999"]
+TRAININGS = {
+    "uneven": [*UNEVEN, "--trainer.max_epochs=2"],
+    "empty": [*EMPTY, "--trainer.max_epochs=1", "--trainer.limit_train_batches=1"],
+}
+"""Shares of different sizes; and batches, of training and of scoring, that leave some with none."""
+EVALUATIONS = {
+    stage: [stage, *SMALL, f"--data.score_batch_size={size}"]
+    for stage, size in (("validate", 101), ("test", 99999), ("predict", 101))
+}
+RUN = Path("runs", "L3c", "version_0")
+CHECKPOINT = RUN / "checkpoints" / "last.ckpt"
 
 
-def run(folder: Path, *args: str) -> Path:
-    """Run a command and return the folder of its results."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with running(folder, *args) as process:
-        output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, output + errors
-    return folder / "runs" / "L3c" / "version_0"
+def run_as(rank: int, ports: list[int], folder: Path, commands: dict[str, list[str]]) -> None:
+    """Run commands, each in a folder and a group of its own, as one process of several."""
+    log = os.open(folder / f"log{rank}", os.O_CREAT | os.O_WRONLY)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.update(MASTER_ADDR="127.0.0.1", LOCAL_RANK=str(rank))
+    for port, (name, words) in zip(ports, commands.items(), strict=True):
+        os.environ["MASTER_PORT"] = str(port)
+        os.chdir(folder / name)
+        main(words)
+        if dist.is_initialized():  # a command is a process's only one but here
+            dist.destroy_process_group()
+
+
+def run_group(folder: Path, count: int, commands: dict[str, list[str]]) -> Path:
+    """Run commands by a group of processes."""
+    with ExitStack() as stack:
+        free = [stack.enter_context(socket.socket()) for _ in commands]
+        for one in free:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in free]
+    size = [f"--trainer.devices={count}", *(["--trainer.strategy=ddp"] if count > 1 else [])]
+    for name in commands:
+        (folder / name).mkdir()
+    words = {name: [*command, *size] for name, command in commands.items()}
+    group = [
+        FORKS.Process(target=run_as, args=(rank, ports, folder, words)) for rank in range(count)
+    ]
+    for process in group:
+        process.start()
+    for rank, process in enumerate(group):
+        process.join(LIMIT)
+        process.kill()
+        assert process.exitcode == 0, (folder / f"log{rank}").read_text()[-2000:]
+    return folder
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training by one process."""
-    return run(tmp_path_factory.mktemp("one"), "fit", *SMALL, "--trainer.max_epochs=2")
+def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Trainings by one, two and three processes, and evaluations of one and the same checkpoint."""
+    folders = {count: tmp_path_factory.mktemp(f"by{count}") for count in (1, 2, 3)}
+    checkpoint = f"--ckpt_path={folders[1] / 'uneven' / CHECKPOINT}"
+    evaluations = {name: [*words, checkpoint] for name, words in EVALUATIONS.items()}
+    return {
+        count: run_group(folder, count, TRAININGS | evaluations)
+        for count, folder in folders.items()
+    }
 
 
-@pytest.mark.parametrize("size", ["101", "4096"], ids=["uneven", "empty rank"])
-def test_evaluation_is_the_same(one: Path, tmp_path: Path, size: str) -> None:
-    checkpoint = f"--ckpt_path={one / 'checkpoints' / 'best.ckpt'}"
-    two = run(tmp_path, "test", *SMALL, *TWO, checkpoint, f"--data.score_batch_size={size}")
-    mine, theirs = (json.loads((f / "metrics.json").read_text())["L3c"] for f in (two, one))
-    assert mine["fitted"] == theirs["fitted"]
-    for key, value in theirs["eval"].items():
-        assert mine["eval"][key] == pytest.approx(value, rel=1e-6), key
-    mine, theirs = (read_scores(f / "scores" / "eval.csv") for f in (two, one))
-    assert (mine.utterance == theirs.utterance).all()
-    assert abs(mine.cm - theirs.cm).max() < 1e-5  # batches of another size round differently
+def metrics(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / RUN / "metrics.json").read_text())["L3c"]
+    return found
 
 
-def test_training_is_equivalent(one: Path, tmp_path: Path) -> None:
-    """Weights, fitted systems and metrics agree up to the order of summation."""
-    two = run(tmp_path, "fit", *SMALL, *TWO, "--trainer.max_epochs=2")
-    mine, theirs = (
-        torch.load(f / "checkpoints" / "last.ckpt", weights_only=True) for f in (two, one)
-    )
-    assert mine["global_step"] == theirs["global_step"]
-    for name, value in theirs["state_dict"].items():
-        if name.startswith("head."):
-            torch.testing.assert_close(mine["state_dict"][name], value, rtol=0, atol=1e-5)
-    mine, theirs = (json.loads((f / "metrics.json").read_text())["L3c"] for f in (two, one))
+def assert_same(mine: dict[str, Any], theirs: dict[str, Any], within: float) -> None:
+    """Compare metrics: the same ones, each equal within an absolute difference."""
+    assert mine.keys() == theirs.keys()
+    for key, value in theirs.items():
+        expected = pytest.approx(value, abs=within, rel=0) if isinstance(value, float) else value
+        assert mine[key] == expected, key
+
+
+def last_epoch(folder: Path) -> tuple[int, dict[str, torch.Tensor]]:
+    """Number of steps, and the weights."""
+    checkpoint = torch.load(folder / CHECKPOINT, weights_only=True)
+    return checkpoint["global_step"], checkpoint["state_dict"]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_evaluation_gives_the_same_bits(groups: dict[int, Path], name: str, count: int) -> None:
+    mine, theirs = (groups[number] / name for number in (count, 1))
+    written = sorted(path.relative_to(theirs) for path in theirs.rglob("scores/*"))
+    assert written
+    for file in written:
+        assert (mine / file).read_bytes() == (theirs / file).read_bytes()
+    if name != "predict":  # which does not look at the labels
+        split = "dev" if name == "validate" else "eval"
+        assert metrics(mine)["fitted"] == metrics(theirs)["fitted"]
+        assert_same(metrics(mine)[split], metrics(theirs)[split], within=1e-12)
+
+
+def assert_same_training(mine: Path, theirs: Path) -> None:
+    """In double precision the order of summation shows in the last digits alone."""
+    (steps, weights), (expected_steps, expected) = last_epoch(mine), last_epoch(theirs)
+    assert steps == expected_steps
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        within = 1e-13 if name.startswith("head.") else 1e-6  # fits stop within a tolerance
+        torch.testing.assert_close(weights[name], value, rtol=within, atol=within)
     for split in ("dev", "eval"):
-        assert mine[split]["sasv_eer"] == pytest.approx(theirs[split]["sasv_eer"], abs=1e-3)
-    mine, theirs = (len(read_scores(f / "scores" / "eval.csv")) for f in (two, one))
-    assert mine == theirs
+        assert_same(metrics(mine)[split], metrics(theirs)[split], within=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("name", TRAININGS)
+def test_training_is_the_same_to_rounding(groups: dict[int, Path], name: str, count: int) -> None:
+    assert_same_training(groups[count] / name, groups[1] / name)
+
+
+def test_processes_that_lightning_starts(groups: dict[int, Path], tmp_path: Path) -> None:
+    with running(tmp_path, *TRAININGS["uneven"], *TWO) as process:
+        output, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, output + errors
+    assert_same_training(tmp_path, groups[1] / "uneven")
 
 
 def test_a_process_that_dies_ends_the_run(tmp_path: Path) -> None:

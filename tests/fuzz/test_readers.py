@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.checkpoints import read_checkpoint
-from lightning_sasv.commands.configs import check_configs
+from lightning_sasv.commands.configs import check_readable
 from lightning_sasv.data.challenge import corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.pickles import load_pickle
@@ -163,7 +163,7 @@ def load_with_right_checksums(path: Path) -> Any:
 
 def read_config(path: Path) -> bool:
     read_yaml(path)
-    check_configs(["fit", "--config", str(path)])
+    check_readable(["fit", "--config", str(path)])
     return True
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lightning_sasv.cli import main
-from lightning_sasv.commands.configs import check_configs
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.data.pickles import load_pickle
 from lightning_sasv.data.protocols import TRAIN_PROTOCOL
@@ -104,31 +103,24 @@ def test_configurations_run_nothing(name: str, suffix: str, here: Path, attack: 
     said = attack("fit", "--config", f"x{suffix}", "--trainer.fast_dev_run=true", *SMALL)
     assert "tag" not in name or f"x{suffix}, line 1: not valid YAML" in said
     if name == "class":
-        assert f"x{suffix} asks for the class evil_module.Evil" in said
+        assert f"x{suffix} asks for evil_module.Evil" in said
         assert "--trust-config" in said
 
 
 @pytest.mark.usefixtures("evil")
 @pytest.mark.parametrize("option", ["--config=outer.yaml", "--trainer=inner.yaml"])
-def test_included_files_are_checked_too(option: str, here: Path) -> None:
+def test_included_files_are_checked_too(option: str, here: Path, attack: Attack) -> None:
     (here / "inner.yaml").write_text("callbacks:\n  - class_path: evil_module.Evil\n")
     (here / "outer.yaml").write_text("trainer: inner.yaml\n")
-    with pytest.raises(InputError, match=r"inner.yaml asks for the class evil_module\.Evil"):
-        check_configs(["fit", option])
+    assert "asks for evil_module.Evil" in attack("fit", option, *SMALL)
 
 
 @pytest.mark.usefixtures("evil")
 def test_a_configuration_is_trusted_on_demand(here: Path) -> None:
     (here / "x.yaml").write_text(CONFIGS["class"])
     args = ["fit", "--config", "x.yaml", "--trust-config", "--data.scale=0.02"]
-    assert check_configs(args) == [*args[:3], args[4]]
     main([*args, "--trainer.fast_dev_run=true", "--config", str(base_config().parent / "B1.yaml")])
     assert Path(MARK).exists()
-
-
-def test_our_own_configurations_are_trusted() -> None:
-    for path in base_config().parent.rglob("*.yaml"):
-        check_configs(["fit", "--config", str(path)])
 
 
 NETWORK = "{class_path: evil_module.Evil}"
@@ -144,7 +136,8 @@ def test_configurations_of_extract_run_nothing(name: str, here: Path, attack: At
     (here / "a.wav").write_bytes(b"RIFF")
     text, args = NETWORKS[name]
     (here / "x.yaml").write_text(text)
-    assert "asks for the class evil_module.Evil" in attack("extract", *args)
+    said = attack("extract", *args)
+    assert name == "option" or "asks for evil_module.Evil" in said
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)

@@ -165,6 +165,17 @@ def test_trials_are_drawn_uniformly_with_replacement_in_blocks_or_at_once(block:
     assert same_block == pytest.approx(-1 / 50, abs=0.03)
 
 
+@pytest.mark.parametrize("clusters", [None, np.arange(50) % 9])
+def test_trials_drawn_more_often_than_a_byte_holds_count_all_the_same(
+    clusters: np.ndarray | None,
+) -> None:
+    narrow = list(replicate_weights(50, clusters, n=5))
+    with mock.patch.object(module, "_NARROW", 1):
+        wide = list(replicate_weights(50, clusters, n=5))
+    assert [one.dtype for one in (*narrow, *wide)] == [np.int8] * 5 + [np.int64] * 5
+    assert np.array_equal(narrow, wide)
+
+
 def test_clusters_are_drawn_whole() -> None:
     speaker = np.array(["a", "b", "b", "c", "c", "c"])
     for w in replicate_weights(6, speaker, n=50):

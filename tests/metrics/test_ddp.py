@@ -1,24 +1,25 @@
-"""Two gloo processes give the value of one, with uneven shards and with an empty process."""
+"""Two and three gloo processes give the value of one, with uneven shards and empty processes."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
 from lightning_sasv.metrics import ADCF, CMEER, SASVEER, TDCF, Cllr, TandemEER
+from tests.faults.forks import FORKS, LIMIT
 from tests.metrics.metric_classes import ALL, PAIR, Maker
 
 TRIALS = 101
-SPLITS = {"even": 50, "uneven": 1, "empty": TRIALS}
+SPLITS = ("even", "uneven", "empty")
 GRID = [k / 8 for k in range(-40, 41)]
 METRICS: dict[str, Maker] = ALL | {
     "cm_eer": CMEER,
@@ -69,21 +70,40 @@ def collection(part: slice) -> dict[str, float]:
     return {f"group_{name}": float(x) for name, x in group.compute().items()}
 
 
-def worker(rank: int, folder: str) -> None:
+def share(split: str, rank: int, world: int) -> slice:
+    """The trials of one process."""
+    first = {
+        "even": [n * TRIALS // world for n in range(world)],
+        "uneven": list(range(world)),
+        "empty": [0, *[TRIALS] * (world - 1)],
+    }
+    edges = [*first[split], TRIALS]
+    return slice(edges[rank], edges[rank + 1])
+
+
+def worker(rank: int, world: int, folder: str) -> None:
+    warnings.filterwarnings("ignore", "The ``compute`` method of metric")
     meeting = {"init_method": f"file://{folder}/meeting", "timeout": timedelta(seconds=60)}
-    dist.init_process_group("gloo", **meeting, rank=rank, world_size=2)  # type: ignore[arg-type]
-    found = values({k: slice(at) if rank == 0 else slice(at, TRIALS) for k, at in SPLITS.items()})
-    found |= collection(slice(0, 1) if rank == 0 else slice(1, TRIALS))
+    dist.init_process_group("gloo", **meeting, rank=rank, world_size=world)  # type: ignore[arg-type]
+    found = values({split: share(split, rank, world) for split in SPLITS})
+    found |= collection(share("uneven", rank, world))
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 
 
 @pytest.mark.ddp
-@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
-def test_two_processes_give_the_value_of_one(tmp_path: Path) -> None:
-    mp.spawn(worker, args=(str(tmp_path),), nprocs=2, join=True)
-    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
-    assert ranks[0] == ranks[1], "every process must see the same value"
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_give_the_value_of_one(tmp_path: Path, world: int) -> None:
+    group = [
+        FORKS.Process(target=worker, args=(rank, world, str(tmp_path))) for rank in range(world)
+    ]
+    for process in group:
+        process.start()
+    for process in group:
+        process.join(LIMIT)
+        process.kill()
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(world)]
+    assert all(found == ranks[0] for found in ranks), "every process must see the same value"
     expected = collection(slice(None)) | values(dict.fromkeys(SPLITS, slice(None)))
     assert ranks[0].keys() == expected.keys()
     for key, one in expected.items():

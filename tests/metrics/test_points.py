@@ -39,7 +39,7 @@ WITH_INFINITIES = tied_scores().flatmap(
 @settings(max_examples=200)
 def test_ascending_is_numpys_sort(scores: np.ndarray, few: int) -> None:
     before = scores.copy()
-    with mock.patch.object(points, "_FEW", few):
+    with mock.patch.multiple(points, _FEW=few, BLOCK=3):
         assert (ascending(scores) == np.sort(scores)).all()
     assert np.array_equal(scores, before)
 
@@ -97,7 +97,9 @@ def test_every_equal_error_rate_of_weights_is_that_of_repeated_trials(
 @settings(max_examples=300)
 def test_negatives_below_every_positive_may_be_one_lump(pos: np.ndarray, neg: np.ndarray) -> None:
     first = Steps(np.sort(pos))
-    tasks = [Detection(first, x) for x in (lumped(neg, first.values[0]), Steps(np.sort(neg)))]
+    with mock.patch.object(points, "BLOCK", 2):
+        lump = lumped(neg, first.values[0])
+    tasks = [Detection(first, x) for x in (lump, Steps(np.sort(neg)))]
     check_rates(partial(eer_of, tasks[0]), pos, neg)
     assert np.array_equal(*(np.stack(hull(*task.pooled)) for task in tasks))
 

@@ -110,6 +110,13 @@ def test_reference_rule_minimises_the_ratio_gap(case: Trials) -> None:
         assert found.value == pytest.approx(best["value"], abs=1e-12)
 
 
+@given(trials(), st.sampled_from([0.0, 0.5, 0.9]), st.sampled_from(["interpolated", "reference"]))
+def test_blocks_of_the_path_find_the_pair_of_the_whole(case: Trials, rho: float, rule: str) -> None:
+    whole = t_eer(*case, rho=rho, rule=rule)
+    with mock.patch.object(tandem, "BLOCK", 2):
+        assert t_eer(*case, rho=rho, rule=rule) == pytest.approx(whole, abs=0, nan_ok=True)
+
+
 @given(trials(), st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]))
 @settings(max_examples=150)
 def test_closest_pair_has_the_smallest_residual_of_the_path(case: Trials, rho: float) -> None:

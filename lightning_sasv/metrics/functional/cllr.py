@@ -176,7 +176,7 @@ def ece_curve(pos: ArrayLike, neg: ArrayLike, log10_odds: ArrayLike | None = Non
     x, y = _hull(positive, negative).shares()
     llr = np.log(x) - np.log(y)
     curves = (
-        [(_mean(positive_loss, positive + o), _mean(negative_loss, negative + o)) for o in odds],
+        [(_mean(positive_loss, positive, o), _mean(negative_loss, negative, o)) for o in odds],
         [(x @ positive_loss(llr + o), y @ negative_loss(llr + o)) for o in odds],
         np.stack([positive_loss(odds), negative_loss(odds)], axis=1),
     )
@@ -242,17 +242,21 @@ def _cost(
     weight_neg: Floats | None = None,
 ) -> float:
     """Half the sum of the two classes' mean losses; infinite values are warned of."""
-    cost = _mean(positive_loss, positive, weight_pos) + _mean(negative_loss, negative, weight_neg)
+    cost = _mean(positive_loss, positive, 0.0, weight_pos)
+    cost += _mean(negative_loss, negative, 0.0, weight_neg)
     warn_if_infinite(cost, positive, negative)
     return cost / 2
 
 
-def _mean(loss: Callable[[Floats], Floats], scores: Floats, weights: Floats | None = None) -> float:
-    """Mean loss, block by block."""
+def _mean(
+    loss: Callable[[Floats], Floats], scores: Floats, odds: float, weights: Floats | None = None
+) -> float:
+    """Mean loss of the scores at some prior log-odds, block by block."""
     total = 0.0
     for start in range(0, scores.size, BLOCK):
         block = slice(start, start + BLOCK)
-        total += weighted_sum(loss(scores[block]), None if weights is None else weights[block])
+        shares = None if weights is None else weights[block]
+        total += weighted_sum(loss(scores[block] + odds), shares)
     return total / (scores.size if weights is None else float(weights.sum()))
 
 

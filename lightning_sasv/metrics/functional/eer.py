@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from lightning_sasv.checks import ArrayLike, as_trials, as_two_classes, check_known, select
+from lightning_sasv.checks import ArrayLike, as_two_classes, by_class, check_known
 from lightning_sasv.metrics.functional.pav import hull
 from lightning_sasv.metrics.functional.points import (
     Counts,
@@ -34,7 +34,6 @@ from lightning_sasv.metrics.functional.points import (
     ascending,
     lumped,
 )
-from lightning_sasv.trials import TASKS, TrialClass
 
 Convention: TypeAlias = Literal["asvspoof", "interpolated", "max", "rocch"]
 """How the equal error rate is read off the finite set of operating points; see :func:`eer`."""
@@ -134,10 +133,9 @@ def sasv_eers(
         0.0
     """
     check_known("convention", convention, Convention)
-    array, codes = as_trials(scores, labels)
-    target = Steps(ascending(select(array, codes, (TrialClass.TARGET,))))
-    kinds = (select(array, codes, (kind,)) for kind in TASKS["sasv"].negative)
-    task = Detection(target, *(lumped(kind, target.values[0]) for kind in kinds))
+    targets, *negatives = by_class(scores, labels)
+    target = Steps(ascending(targets))
+    task = Detection(target, *(lumped(kind, target.values[0]) for kind in negatives))
     found = [eer_of(one, convention) for one in (task, task.against(1), task.against(2))]
     return SASVEERs(*(one.value for one in found), *(one.threshold for one in found))
 

@@ -76,8 +76,12 @@ class Steps:
     @cached_property
     def total(self) -> int:
         """Weight of the class."""
-        total: int = self.counts[-1].item()
+        total: int = self.values.size if self.weights is None else self.counts[-1].item()
         return total
+
+    def first(self, ranks: Any) -> Any:
+        """Weight of the first so many scores; without weights that is their number."""
+        return ranks if self.weights is None else self.counts.take(ranks)
 
     def weighted(self, weights: NDArray[Any]) -> Steps:
         """The same scores with other weights, in the order of the scores."""
@@ -85,11 +89,11 @@ class Steps:
 
     def below(self, thresholds: Floats | float) -> Any:
         """Weight of the scores < threshold."""
-        return self.counts.take(np.searchsorted(self.values, thresholds))
+        return self.first(np.searchsorted(self.values, thresholds))
 
     def up_to(self, thresholds: Floats | float) -> Any:
         """Weight of the scores <= threshold: what the threshold rejects."""
-        return self.counts.take(np.searchsorted(self.values, thresholds, side="right"))
+        return self.first(np.searchsorted(self.values, thresholds, side="right"))
 
     def rejected(self, thresholds: Floats) -> Floats:
         """Share of the class that each threshold rejects."""
@@ -128,14 +132,30 @@ def weighted_sum(terms: Floats, weights: NDArray[Any] | None) -> float:
 def ascending(scores: Floats) -> Floats:
     """Scores sorted, not to be written to; they must not hold NaN.
 
-    Polars sorts twice as fast as numpy where numpy has no vector instructions to sort with, and its
-    time grows with the number of scores almost in proportion. It does so in the calling thread.
+    Polars sorts whole numbers without branches: about three times as fast as numpy sorts floats,
+    twice as fast as polars itself does. It does so in the calling thread.
     """
     if scores.size < _FEW:
         return np.sort(scores)
     import polars  # a tenth of a second, for large columns only
 
-    return polars.Series(scores).sort(multithreaded=False).to_numpy()
+    keys = np.empty(scores.size, np.int64)
+    _swap_order(np.ascontiguousarray(scores).view(np.int64), keys)
+    _swap_order(polars.Series(keys).sort(multithreaded=False).to_numpy(), keys)
+    return keys.view(np.float64)
+
+
+def _swap_order(bits: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    """From the bits of floats to whole numbers of the same order, and back.
+
+    The bits of negative floats, read as whole numbers, are negative too but ordered downwards:
+    all of their bits but the sign are turned.
+    """
+    for start in range(0, bits.size, BLOCK):
+        block = slice(start, start + BLOCK)
+        turned = bits[block] >> 63  # -1 for negative ones, else 0
+        turned &= np.iinfo(np.int64).max
+        np.bitwise_xor(bits[block], turned, out=out[block])
 
 
 def lumped(negative: Floats, floor: float) -> Steps:
@@ -146,12 +166,17 @@ def lumped(negative: Floats, floor: float) -> Steps:
     count = int(np.count_nonzero(negative < floor))
     if count < 0.4 * negative.size:  # few: it is hardly slower to sort them with the others
         return Steps(ascending(negative))
-    blocks = [negative[start : start + BLOCK] for start in range(0, negative.size, BLOCK)]
-    rest = np.concatenate([block.take(np.flatnonzero(block >= floor)) for block in blocks])
-    highest = max(np.where(block < floor, block, -math.inf).max() for block in blocks)
-    weights = np.ones(rest.size + 1, np.int64)
+    highest, rest = -math.inf, []
+    for start in range(0, negative.size, BLOCK):
+        block = negative[start : start + BLOCK].copy()
+        places = np.flatnonzero(block >= floor)
+        rest.append(block.take(places))
+        block[places] = -math.inf
+        highest = max(highest, block.max())
+    values = ascending(np.concatenate([[highest], *rest]))
+    weights = np.ones(values.size, np.int64)
     weights[0] = count
-    return Steps(np.concatenate([[highest], ascending(rest)]), weights)
+    return Steps(values, weights)
 
 
 class Detection:
@@ -178,7 +203,7 @@ class Detection:
     def counts(self) -> list[Counts]:
         """Rejected trials of each class at each rung; the last rung rejects all."""
         pairs = zip(self.parts, self._ranks, strict=True)
-        return [part.counts.take(ranks) for part, ranks in pairs]
+        return [part.first(ranks) for part, ranks in pairs]
 
     @cached_property
     def pooled(self) -> tuple[Counts, Counts]:
@@ -208,8 +233,8 @@ class Detection:
         for part, ranks in zip(self.parts[1:], self._ranks[1:], strict=True):
             start = int(ranks[rung - 1]) if rung else 0
             scores.append(part.values[start : ranks[rung]])
-            weights.append(np.diff(part.counts[start : ranks[rung] + 1]))
-            before += part.counts[start]
+            weights.append(np.diff(part.first(np.arange(start, ranks[rung] + 1))))
+            before += part.first(start)
         between = np.concatenate(scores)
         order = np.argsort(between, kind="stable")
         reached = before + np.cumsum(np.concatenate(weights)[order])
@@ -242,7 +267,7 @@ class Points(NamedTuple):
 
     def rejected(self, *parts: Steps) -> list[Counts]:
         """Weight of each class that each threshold rejects."""
-        return [part.counts.take(rank) for part, rank in zip(parts, self.ranks, strict=True)]
+        return [part.first(rank) for part, rank in zip(parts, self.ranks, strict=True)]
 
 
 def operating_points(*parts: Steps) -> Points:

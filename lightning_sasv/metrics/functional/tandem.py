@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_sasv.checks import Floats
+from lightning_sasv.checks import BLOCK, Floats
 from lightning_sasv.metrics.functional.points import Counts, Index, Points, Steps, operating_points
 
 _ROUNDING = 1e-15  # of a sum of rates: what is smaller counts as 0
@@ -62,7 +62,12 @@ class TandemCurves(NamedTuple):
         missed = miss_asv / miss_asv[-1], miss_cm / miss_cm[-1]
         return cls(missed[0], accepted[0], accepted[1], missed[1], accepted[2])
 
-    def rates(self, asv: Index | int, cm: Index | int) -> tuple[Floats, Floats, Floats]:
+    def within(self, start: int, stop: int) -> TandemCurves:
+        """The same countermeasure with some of the verifier's thresholds."""
+        miss, nontarget, spoof = (rate[start:stop] for rate in self[:3])
+        return TandemCurves(miss, nontarget, spoof, *self[3:])
+
+    def rates(self, asv: Index | slice | int, cm: Index | int) -> tuple[Floats, Floats, Floats]:
         """Tandem miss, false acceptance of nontargets and of spoofs at pairs of thresholds."""
         passed = 1 - self.miss_cm[cm]
         return (
@@ -144,33 +149,44 @@ class PathPoints(NamedTuple):
 def path_points(curves: TandemCurves, rho: float) -> PathPoints:
     """Balance the tandem at every ASV threshold that can be balanced: those of the path, the first.
 
-    At a fixed ASV threshold miss - fa grows with the CM threshold from Pmiss - Pfa < 0 to 1, so
-    that bisection finds the balance.
-
     Args:
         curves: Error rates of the two detectors.
         rho: Share of spoofs among the negatives.
     """
+    return _balanced(curves.within(0, _path_size(curves, rho)), rho)
+
+
+def _path_size(curves: TandemCurves, rho: float) -> int:
+    """How many ASV thresholds can be balanced.
+
+    The difference never grows with the ASV threshold; a rounding error of one counts as none, so
+    that no balance lies at the first CM threshold. "Accept all" is on the path, "reject all" not.
+    """
     mixed = (1 - rho) * curves.fa_nontarget + rho * curves.fa_spoof
-    # The difference never grows with the ASV threshold; a rounding error of one counts as none, so
-    # that no balance lies at the first CM threshold. "Accept all" is on the path, "reject all" not.
-    size = int(np.argmin(curves.miss_asv < mixed - _ROUNDING))
-    at = np.arange(size)
-    upper = _balance(curves, rho, size)
-    rates = [curves.rates(at, cm) for cm in (upper - 1, upper)]
+    return int(np.argmin(curves.miss_asv < mixed - _ROUNDING))
+
+
+def _balanced(curves: TandemCurves, rho: float) -> PathPoints:
+    """The balance at each ASV threshold, all of which are on the path."""
+    upper = _balance(curves, rho)
+    rates = [curves.rates(slice(None), cm) for cm in (upper - 1, upper)]
     miss, fa = ([r[0] for r in rates], [(1 - rho) * r[1] + rho * r[2] for r in rates])
     return PathPoints(upper, (miss[0], miss[1]), (fa[0], fa[1]))
 
 
-def _balance(curves: TandemCurves, rho: float, size: int) -> Index:
-    """First CM threshold with miss >= fa for each of the first ASV thresholds, by bisection."""
-    passed = 1 - curves.miss_cm
-    x = 1 - curves.miss_asv[:size] + (1 - rho) * curves.fa_nontarget[:size]
-    y = rho * curves.fa_spoof[:size]
-    low, high = np.ones(size, np.intp), np.full(size, passed.size - 1)
-    for _ in range(passed.size.bit_length()):  # miss >= fa is passed x + fa_cm y <= 1
+def _balance(curves: TandemCurves, rho: float) -> Index:
+    """First CM threshold with miss >= fa for each ASV threshold, by bisection.
+
+    At a fixed ASV threshold miss - fa grows with the CM threshold from Pmiss - Pfa < 0 to 1.
+    """
+    x = 1 - curves.miss_asv + (1 - rho) * curves.fa_nontarget
+    y = rho * curves.fa_spoof
+    last = curves.miss_cm.size - 1
+    low, high = np.ones(x.size, np.intp), np.full(x.size, last)
+    for _ in range(last.bit_length()):  # miss >= fa is passed x + fa_cm y <= 1
         middle = (low + high) // 2
-        enough = passed.take(middle) * x + curves.fa_cm.take(middle) * y <= 1
+        passed, fa_cm = 1 - curves.miss_cm.take(middle), curves.fa_cm.take(middle)
+        enough = passed * x + fa_cm * y <= 1
         high = np.where(enough, middle, high)
         low = np.where(enough, low, np.minimum(middle + 1, high))
     return high
@@ -199,7 +215,12 @@ def closest_pair(curves: TandemCurves, rho: float = 0.5) -> PathPair:
     the rates are near 1/3, 2/3 and 0: that end is chosen only if the countermeasure is no better
     than chance. Of equal residuals the first in ascending order of the ASV threshold counts.
     """
-    return _smallest(curves, rho, lambda asv, cm: np.ptp(np.stack(curves.rates(asv, cm)), axis=0))
+
+    def residual(part: TandemCurves, cm: Index) -> Floats:
+        rates = part.rates(slice(None), cm)
+        return np.maximum.reduce(rates) - np.minimum.reduce(rates)
+
+    return _smallest(curves, rho, residual)
 
 
 def ratio_pair(curves: TandemCurves, rho: float = 0.5) -> PathPair:
@@ -210,10 +231,10 @@ def ratio_pair(curves: TandemCurves, rho: float = 0.5) -> PathPair:
     first grows without limit where spoofs are rejected before nontargets.
     """
 
-    def difference(asv: Index, cm: Index) -> Floats:
+    def difference(part: TandemCurves, cm: Index) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):  # 0/0, inf - inf: no candidates
-            ratio_asv = curves.fa_nontarget[asv] / curves.fa_spoof[asv]
-            ratio_cm = curves.fa_cm[cm] / (1 - curves.miss_cm[cm])
+            ratio_asv = part.fa_nontarget / part.fa_spoof
+            ratio_cm = part.fa_cm[cm] / (1 - part.miss_cm[cm])
             gap = np.abs(ratio_asv - ratio_cm)
         return np.where(np.isnan(gap), math.inf, gap)
 
@@ -221,12 +242,21 @@ def ratio_pair(curves: TandemCurves, rho: float = 0.5) -> PathPair:
 
 
 def _smallest(
-    curves: TandemCurves, rho: float, measure: Callable[[Index, Index], Floats]
+    curves: TandemCurves, rho: float, measure: Callable[[TandemCurves, Index], Floats]
 ) -> PathPair:
-    """First pair of the path that has the smallest measure."""
-    mean, cm = path_points(curves, rho).nearest()
-    k = int(np.argmin(measure(np.arange(cm.size), cm)))
-    return PathPair(k, int(cm[k]), float(mean[k]))
+    """First pair of the path that has the smallest measure.
+
+    Block by block: neighbours on the path look at neighbouring CM thresholds, which a processor's
+    cache then holds.
+    """
+    found, size = [], _path_size(curves, rho)
+    for start in range(0, size, BLOCK):
+        part = curves.within(start, min(start + BLOCK, size))
+        mean, cm = _balanced(part, rho).nearest()
+        measured = measure(part, cm)
+        k = int(np.argmin(measured))
+        found.append((measured[k], PathPair(start + k, int(cm[k]), float(mean[k]))))
+    return min(found)[1]
 
 
 def bracket(curves: TandemCurves) -> tuple[float, float, bool]:

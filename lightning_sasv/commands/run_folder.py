@@ -1,0 +1,211 @@
+"""The folders of a training run: of one run alone, and without anything foreign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Trainer
+from pytorch_lightning.loggers import CSVLogger, Logger
+
+from lightning_sasv.callbacks.write_results import WriteResults, is_dry_run
+from lightning_sasv.checkpoints import read_checkpoint
+from lightning_sasv.commands.begun import PatientWriter
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import read_yaml, unshare
+from lightning_sasv.locks import lock, next_version
+from lightning_sasv.models import SASVModule
+from lightning_sasv.places import FUSED, LOCK, RUN, check_folder, head, kind_of, refuse
+from lightning_sasv.plain import is_address
+from lightning_sasv.results import METRICS_FILE, read_metrics
+
+WRITTEN = (
+    *("config.yaml", "hparams.yaml", "metrics.csv", "metrics.json"),
+    *("scores", "fitted", "checkpoints"),
+)
+"""What a run writes to its folder."""
+
+_IN_PLACE = ("config.yaml", "hparams.yaml", "metrics.csv")
+"""What Lightning writes to as it is; the rest is replaced by files of its own."""
+
+_INPUTS = ("seed_everything", "data", "model")
+"""Parts of a configuration that tell one training from another."""
+
+_ANOTHER = "another folder (trainer.logger, trainer.default_root_dir)"
+
+
+@contextmanager
+def taken(
+    trainer: Trainer,
+    module: SASVModule,
+    corpus: str,
+    config: Mapping[str, Any],
+) -> Iterator[None]:
+    """Be the only one who writes to the folders of a run, if they hold nothing foreign.
+
+    Only the first process of a run asks; the others write where it says.
+
+    Args:
+        trainer: Its loggers, callbacks and profiler name the folders.
+        module: The model.
+        corpus: Name of the corpus.
+        config: All settings of the run; ``ckpt_path`` is the checkpoint that is gone on from or
+            tested, if any; with ``overwrite`` whatever is there is replaced.
+    """
+    with ExitStack() as stack:
+        if trainer.is_global_zero and not is_dry_run(trainer):
+            _number(trainer, stack)
+            folders, results, others = _folders(trainer), _results(trainer), _saved(trainer)
+            stack.enter_context(lock(*folders, *results, *others))
+            checkpoint = _checkpoint(config.get("ckpt_path"), folders[0])
+            if not config.get("overwrite"):
+                for folder in folders:
+                    _check(folder, trainer, config, checkpoint)
+                for folder in set(results) - set(folders):
+                    _check_results(folder, corpus, module.seeds)
+                for folder in others:
+                    _check_checkpoints(folder, module, [*folders, checkpoint and checkpoint.parent])
+                _check_profile(trainer)
+            for folder in folders:
+                for name in _IN_PLACE:
+                    unshare(folder / name)
+            _be_patient(trainer, checkpoint is not None)
+        yield
+
+
+def _be_patient(trainer: Trainer, goes_on: bool) -> None:
+    """Keep CSV loggers from touching anything before the run has begun."""
+    for logger in trainer.loggers:
+        if type(logger) is CSVLogger and _is_local(logger.log_dir):
+            logger._experiment = PatientWriter(logger.log_dir, goes_on)
+
+
+def _checkpoint(path: str | None, folder: Path) -> Path | None:
+    if path == "last":
+        return folder / "checkpoints" / "last.ckpt"
+    return Path(path).resolve() if path else None
+
+
+def _is_local(path: str | None) -> bool:
+    return path is not None and not is_address(path)
+
+
+def _number(trainer: Trainer, stack: ExitStack) -> None:
+    """Give loggers without a version the next one; those of the same folder the same."""
+    numbers: dict[Path, int] = {}
+    for logger in trainer.loggers:
+        root = getattr(logger, "root_dir", None)
+        if getattr(logger, "_version", "") is not None or not _is_local(root):
+            continue
+        if hasattr(logger, "_get_next_version"):  # it would choose one without taking it
+            place = Path(str(root)).resolve()
+            if place not in numbers:
+                numbers[place] = stack.enter_context(next_version(place))
+            vars(logger)["_version"] = numbers[place]
+
+
+def _log_dir(logger: Logger) -> str | None:
+    """Folder of a logger that belongs to one run; W&B and others keep theirs apart themselves."""
+    found: str | None = getattr(logger, "log_dir", None)
+    return found if _is_local(found) else None
+
+
+def _main_folder(trainer: Trainer) -> str:
+    """``trainer.log_dir`` as this process sees it; the Trainer would ask all others, too."""
+    if not trainer.loggers:
+        return trainer.default_root_dir
+    first = trainer.loggers[0]
+    return _log_dir(first) or first.save_dir or trainer.default_root_dir
+
+
+def _folders(trainer: Trainer) -> list[Path]:
+    """The folder of the run, and those of its loggers."""
+    found = [_main_folder(trainer), *filter(None, map(_log_dir, trainer.loggers))]
+    return list(dict.fromkeys(Path(path).resolve() for path in found if _is_local(path)))
+
+
+def _results(trainer: Trainer) -> list[Path]:
+    """The folder of the results: that of the run, or another one."""
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]
+    writers = [callback for callback in callbacks if isinstance(callback, WriteResults)]
+    found = [writer.folder or _main_folder(trainer) for writer in writers[:1]]
+    return [Path(path).resolve() for path in found if _is_local(path)]
+
+
+def _saved(trainer: Trainer) -> list[Path]:
+    """Folders that callbacks were told to save checkpoints to."""
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]
+    found = (getattr(callback, "dirpath", None) for callback in callbacks)
+    return [Path(path).resolve() for path in found if path and _is_local(str(path))]
+
+
+def _check(
+    folder: Path, trainer: Trainer, config: Mapping[str, Any], checkpoint: Path | None
+) -> None:
+    """Refuse a folder that holds anything but this run, or one with the same settings."""
+    shared = trainer.loggers and not any(map(_log_dir, trainer.loggers))
+    if shared and not any((folder / name).exists() for name in WRITTEN):
+        return  # all runs of a logger like W&B, which keeps them apart
+    if kind_of(folder) != RUN:
+        check_folder(folder, RUN, another=_ANOTHER)
+    elif checkpoint is None or not checkpoint.is_relative_to(folder):
+        for key, there, now in _differences(folder / "config.yaml", config):
+            refuse(folder, f"a run of other settings ({key}: {there} there, {now} now)", _ANOTHER)
+
+
+def _differences(file: Path, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Settings that the configuration of a run has otherwise."""
+    noted = read_yaml(file) if file.is_file() else None
+    if not isinstance(noted, dict) or not noted.keys() >= set(_INPUTS):
+        yield "config.yaml", "none", "one"
+        return
+    for part in _INPUTS:
+        there, now = noted[part], config.get(part)
+        if not (isinstance(there, dict) and isinstance(now, Mapping)):
+            there, now = {"": there}, {"": now}
+        for name in there:
+            if there[name] != now.get(name):
+                yield f"{part}.{name}".rstrip("."), there[name], now.get(name)
+
+
+def _check_results(folder: Path, corpus: str, seeds: Sequence[int]) -> None:
+    """Refuse a folder of results beside the run's that holds those of another training."""
+    check_folder(folder, FUSED, another="another folder of WriteResults")
+    file = folder / METRICS_FILE
+    for entry in read_metrics(file).values() if file.exists() else ():
+        if entry.get("corpus") != corpus or entry.get("seed") not in seeds:
+            refuse(folder, "results of another training", "another folder of WriteResults")
+
+
+def _check_checkpoints(folder: Path, module: SASVModule, ours: Sequence[Path | None]) -> None:
+    """Refuse a folder of checkpoints with other files, or with those of another training."""
+    if any(folder.is_relative_to(one) for one in ours if one):
+        return
+    for path in folder.iterdir():
+        known = path.suffix == ".ckpt" and _is_of(path, module)
+        if not known and not path.name.startswith(LOCK):
+            refuse(folder, f"other files ({path.name})", "another dirpath")
+
+
+def _is_of(checkpoint: Path, module: SASVModule) -> bool:
+    """Whether a checkpoint was made with the settings of this model."""
+    try:
+        noted = read_checkpoint(checkpoint).get("hyper_parameters")
+    except InputError:
+        return False
+    ours = {key: value for key, value in module.hparams.items() if not key.startswith("_")}
+    return isinstance(noted, dict) and all(noted.get(key, ours[key]) == ours[key] for key in ours)
+
+
+def _check_profile(trainer: Trainer) -> None:
+    """Refuse to add a profile to a file that is none."""
+    profiler: Any = trainer.profiler  # type: ignore[attr-defined]
+    name, folder = getattr(profiler, "filename", None), getattr(profiler, "dirpath", None)
+    place = str(folder or _main_folder(trainer))
+    if not name or not _is_local(place):
+        return
+    for path in Path(place).glob("*"):
+        if name in path.name and path.is_file() and "Profiler Report" not in head(path):
+            refuse(path, "something else than a profile", "another dirpath or filename")

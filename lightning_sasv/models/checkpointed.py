@@ -1,0 +1,151 @@
+"""How a module and a checkpoint take from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, cast
+
+import torch
+from pytorch_lightning import Callback, LightningModule
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import nn
+
+from lightning_sasv.checkpoints import read_checkpoint, settings
+from lightning_sasv.errors import InputError
+from lightning_sasv.extensions import KEY, describe, extensions_in
+from lightning_sasv.files import read_yaml
+from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.fusion.doubts import as_warnings
+from lightning_sasv.models.restoring import check_optimizers, check_sizes, check_state, unfit
+from lightning_sasv.plain import fits, is_plain
+
+CALLBACK = "callbacks/"
+"""Where a checkpoint names the class of a callback; its key follows."""
+
+
+class Checkpointed(LightningModule):
+    """A module whose checkpoints are data: read as such, and compared with what is there.
+
+    Attributes:
+        seeds: Training seeds; they belong to the weights.
+        fusion: Fusion systems of each seed.
+    """
+
+    seeds: tuple[int, ...]
+    fusion: nn.ModuleDict
+
+    @classmethod
+    def settings_in(cls, checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
+        """The settings that a checkpoint holds, checked; they ask for no more than its weights."""
+        found = settings(checkpoint, cls, path)
+        check_sizes(cls, found, checkpoint["state_dict"], path)
+        return found
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls,
+        checkpoint_path: str | Path,
+        map_location: str | torch.device | None = None,
+        hparams_file: str | Path | None = None,
+        strict: bool = True,
+        weights_only: bool | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """The module of a checkpoint, which is read as data whatever ``weights_only`` says.
+
+        Args:
+            checkpoint_path: The file.
+            map_location: Device of the module.
+            hparams_file: YAML file of settings that replace those of the checkpoint.
+            strict: Let the names of the weights be exactly those of the module.
+            weights_only: Ignored; Lightning has it.
+            **kwargs: Settings that replace those of the checkpoint.
+        """
+        checkpoint = read_checkpoint(checkpoint_path)
+        if hparams_file is not None:
+            checkpoint["hyper_parameters"] = read_yaml(hparams_file)
+        module = cls(**cls.settings_in(checkpoint, checkpoint_path) | kwargs)
+        module.strict_loading = strict
+        module.on_load_checkpoint(checkpoint)
+        return module.to(map_location)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the seeds, what makes the fits doubtful, and the names of classes of others.
+
+        What Lightning adds to settings, and those that are no plain values, stay out.
+        """
+        checkpoint["seeds"] = list(self.seeds)
+        doubtful = {key: one.warnings for key, one in self._systems().items() if one.warnings}
+        checkpoint |= {"warnings": doubtful} if doubtful else {}
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        for key, owner in (("hyper_parameters", self), ("datamodule_hyper_parameters", data)):
+            if key in checkpoint:
+                checkpoint[key] = _plain(owner.hparams)
+        checkpoint |= self._others(checkpoint)
+
+    def _others(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
+        """Names and settings of classes that are not ours."""
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        found = {"model": describe(self, _plain(self.hparams))}
+        found["data"] = describe(data, _plain(data.hparams)) if data is not None else None
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if callback.state_key in checkpoint.get("callbacks", {}):
+                found[CALLBACK + callback.state_key] = describe(callback)
+        named = {place: one for place, one in found.items() if one is not None}
+        return {KEY: named} if named else {}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take over the seeds of the weights; what does not fit is found before all is restored.
+
+        A training cannot go on under another seed, nor from weights alone.
+        """
+        if self._trainer is not None:
+            check_state(checkpoint, self.trainer)
+            self._extend(checkpoint)
+        seeds = checkpoint.get("seeds", self.seeds)
+        if not fits(seeds, Sequence[int]) or len(seeds) != len(self.seeds):
+            raise unfit(f"it is of {str(seeds)[:100]}, not of {len(self.seeds)} seeds")
+        seeds = tuple(seeds)
+        fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
+        if fitting and seeds != self.seeds:
+            raise InputError(f"the checkpoint is of seed {seeds}, not {self.seeds}; resume with it")
+        try:
+            self.load_state_dict(checkpoint["state_dict"], strict=self.strict_loading)
+        except RuntimeError as error:
+            raise unfit(str(error)) from None
+        if fitting and "optimizer_states" not in checkpoint:
+            raise unfit("it holds weights alone, from which no training can go on")
+        self.seeds = seeds
+        said = checkpoint.get("warnings", {})
+        for key, system in self._systems().items():
+            system.warnings = as_warnings(said.get(key, []) if isinstance(said, dict) else said)
+
+    def _systems(self) -> dict[str, FusionSystem]:
+        return cast("dict[str, FusionSystem]", dict(self.fusion.items()))
+
+    def on_train_start(self) -> None:
+        """Look at what a checkpoint made of the optimiser, before the first step."""
+        check_optimizers(self.trainer.optimizers)
+
+    def _extend(self, checkpoint: dict[str, Any]) -> None:
+        """Add the callbacks of others that a training goes on with; refuse a model of others."""
+        path, trainer = self.trainer.ckpt_path or "the checkpoint", self.trainer
+        found = extensions_in(checkpoint, path)
+        if "model" in found and describe(self) is None:
+            found["model"].load(type(self), path)
+            raise unfit(f"it was made with the class {found['model'].name}, not by this one")
+        present = {callback.state_key for callback in trainer.callbacks}  # type: ignore[attr-defined]
+        for place, one in found.items():
+            lacking = place.startswith(CALLBACK) and place.removeprefix(CALLBACK) not in present
+            if lacking and trainer.state.fn == TrainerFn.FITTING:
+                callback = one.load(Callback, path)(**one.settings)
+                callback.setup(trainer, self, "fit")
+                trainer.callbacks.append(callback)  # type: ignore[attr-defined]
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a checkpoint can keep."""
+    own = {name: value for name, value in settings.items() if is_plain(value)}
+    own.pop("_instantiator", None)
+    return own

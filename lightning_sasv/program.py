@@ -1,0 +1,174 @@
+"""What was said to the program as a whole, beside the options of a command."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TypeVar
+
+from lightning_sasv.errors import InputError
+
+Result = TypeVar("Result")
+
+ENVIRONMENT = frozenset(
+    {"SASV2022_ROOT", "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "TMPDIR", "USER"}
+    | {f"WANDB_{name}" for name in ("RUN_GROUP", "NAME", "PROJECT", "MODE", "ENTITY", "TAGS")}
+)
+"""Variables of the environment that a file may read or set; none that could hold a secret."""
+
+FROM_FILE, HANDED_ON = "LIGHTNING_SASV_FROM_FILE", "LIGHTNING_SASV_PROGRAM"
+"""Variables for processes that a sweep starts: that it did, and what options it was given."""
+
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Set, a new Python does not look for modules in the current folder, where foreign files may be."""
+
+HELP = """\
+options of every command:
+  --trust-config        Let configuration files name classes of any package, and run their code.
+  --quiet               Print results and errors only: no notes, no progress bars.
+  --wait                Wait while another command writes to the same place.
+  --limits FACTOR       Read files that are FACTOR times larger than what is taken for sound.
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Options of every command.
+
+    Args:
+        trust_config: Configuration files may name any class.
+        quiet: Results and errors only.
+        wait: Wait for another writer of the same place instead of giving up.
+        limits: Factor on every limit of what is read.
+    """
+
+    trust_config: bool = False
+    quiet: bool = False
+    wait: bool = False
+    limits: float = 1.0
+
+    def words(self) -> list[str]:
+        """The options as words of a command line, to hand them on to another process."""
+        flags = [name for name in ("trust_config", "quiet", "wait") if getattr(self, name)]
+        words = [f"--{name.replace('_', '-')}" for name in flags]
+        return words if self.limits == 1 else [*words, f"--limits={self.limits!r}"]
+
+
+_said = Program()
+_BOOLEANS = ("true", "false")
+
+
+def program() -> Program:
+    """What holds now."""
+    return _said
+
+
+@contextmanager
+def using(said: Program) -> Iterator[Program]:
+    """Let ``said`` hold, in every thread of this process, until the end of the block."""
+    global _said
+    before, _said = _said, said
+    try:
+        with safe_path(said.trust_config):
+            yield said
+    finally:
+        _said = before
+
+
+def call_as(said: Program, function: Callable[..., Result], *args: object) -> Result:
+    """Call a function in another process with what held where the call was asked for."""
+    with using(said):
+        return function(*args)
+
+
+@contextmanager
+def safe_path(trusted: bool = False) -> Iterator[None]:
+    """Have processes that are started here import nothing from the current folder.
+
+    Args:
+        trusted: The current folder holds modules to be used: it comes last in the module path.
+    """
+    before, here = os.environ.get(SAFE_PATH), str(Path.cwd()) if trusted else ""
+    added = [here] if trusted and here not in sys.path else []
+    os.environ[SAFE_PATH] = "1"
+    sys.path += added
+    try:
+        yield
+    finally:
+        sys.path[:] = [folder for folder in sys.path if folder not in added]
+        if before is None:
+            os.environ.pop(SAFE_PATH, None)
+        else:
+            os.environ[SAFE_PATH] = before
+
+
+def from_file() -> bool:
+    """Whether a sweep started this process: its command line is then the content of a file."""
+    return any(os.environ.get(name) for name in (FROM_FILE, "WANDB_SWEEP_ID"))
+
+
+def handed_on() -> dict[str, str]:
+    """Variables for a process whose command line comes from a file: what holds here holds there."""
+    return {FROM_FILE: "1", HANDED_ON: " ".join(program().words()), SAFE_PATH: "1"}
+
+
+def read_options(words: Sequence[str]) -> tuple[Program, list[str]]:
+    """As ``take_options``, together with what was handed on by the command that started this one.
+
+    A file neither asks for trust nor raises its own limits.
+    """
+    typed, _ = take_options(words)
+    if from_file() and (typed.trust_config or typed.limits != 1):
+        raise InputError(
+            "--trust-config and --limits cannot be given by a sweep file; give them to the "
+            f"command that runs it: lightning sweep FILE {' '.join(typed.words())}"
+        )
+    return take_options([*os.environ.get(HANDED_ON, "").split(), *words])
+
+
+def take_options(words: Sequence[str]) -> tuple[Program, list[str]]:
+    """The options of every command, and the words without them.
+
+    Example:
+        >>> take_options(["fit", "--trust-config", "--limits=2", "--config", "x.yaml"])[1]
+        ['fit', '--config', 'x.yaml']
+    """
+    names = {field.name for field in fields(Program)}
+    said: dict[str, float] = {}
+    others: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        option, sign, value = word.partition("=")
+        name = option[2:].replace("-", "_")
+        if not option.startswith("--") or name not in names:
+            others.append(word)
+        elif name == "limits":
+            said[name] = _factor(value if sign else "".join(rest[:1]))
+            del rest[: not sign]
+        elif sign:
+            said[name] = _yes_or_no(option, value)
+        else:
+            said[name] = not rest or rest[0] not in _BOOLEANS or _yes_or_no(option, rest.pop(0))
+    return Program(**said), others  # type: ignore[arg-type]
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise InputError(f"--limits must be a number above 0, got {text[:100]!r}")
+    return factor
+
+
+def _yes_or_no(option: str, text: str) -> bool:
+    if text not in _BOOLEANS:
+        raise InputError(f"{option} is true or false, got {text[:100]!r}")
+    return text == "true"

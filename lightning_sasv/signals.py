@@ -1,0 +1,253 @@
+"""Signals that ask a command to stop: who hears them, and how it ends.
+
+The first of SIGINT, SIGTERM, SIGHUP and SIGUSR1 raises ``Stopped`` in the main thread, as Ctrl-C
+always did: work is left in order, and what is on disk is whole at any moment. A thread stands by
+for calls that do not come back: after ``PATIENCE`` seconds, or at a second signal, it ends the
+process and its helpers at once. A signal that is ignored (nohup) or that somebody else handles
+(submitit in its jobs, a program that calls ours) stays as it is.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn
+
+from lightning_sasv.helpers import ALL, exit_code, importing, rank
+
+PATIENCE = 6.0
+"""Seconds that an orderly end may take."""
+
+SAME = 0.5
+"""A second signal within so many seconds is the first one: sent to a process and to its group."""
+
+ADVICE = "what was written so far is kept: start the same command again"
+"""How to go on where a command says nothing else."""
+
+End = Callable[[int], object]
+"""Ends a helper: called with the number of the signal, and with SIGKILL when there is no time."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked for the end; the text says how to go on."""
+
+    def __init__(self, number: int, advice: str = "") -> None:
+        super().__init__(advice)
+        self.number = number
+
+
+class _Listener:
+    """What one command has heard."""
+
+    def __init__(self, to_the_end: bool) -> None:
+        self.to_the_end = to_the_end
+        self.own: list[signal.Signals] = []
+        self.first: int | None = None
+        self.raised = self.over = self.said = False
+        self.held = 0
+        self.since: float | None = None
+        self.advice = ADVICE
+        self.ends: list[End] = []
+        self.passed_on = threading.Event()
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.write, False)
+
+    def take(self) -> None:
+        """Handle the signals that nobody else handles or ignores."""
+        free = (signal.SIG_DFL, signal.default_int_handler)
+        self.own = self.own or [one for one in ALL if signal.getsignal(one) in free]
+        for one in self.own:
+            signal.signal(one, self.hear)
+
+    def hear(self, number: int, frame: FrameType | None = None) -> None:
+        """Stop what the main thread does, once; amid an import, which may be one of C++, end."""
+        self.first = self.first or number
+        if self.to_the_end and not self.held and importing(frame):
+            self.end_now()
+        if not (self.raised or self.held):
+            self.raised = True
+            raise Stopped(self.first)
+
+    def stand_by(self) -> None:
+        """The thread: signals reach it through a pipe, whatever the main thread is busy with."""
+        while True:
+            left = None if self.since is None else max(0, self.since + PATIENCE - time.monotonic())
+            if not select.select([self.read], [], [], left)[0]:
+                self.end_now()
+            for number in os.read(self.read, 64):
+                if number == 0:
+                    return
+                if number in self.own:
+                    self._note(number)
+
+    def _note(self, number: int) -> None:
+        self.first = self.first or number
+        if self.over or (self.since is not None and time.monotonic() - self.since > SAME):
+            self.end_now()
+        if self.since is None:
+            self.since = time.monotonic()
+            self.end_helpers(number)
+
+    def end_helpers(self, number: int) -> None:
+        """Pass a signal on."""
+        for end in list(self.ends):
+            with suppress(Exception):  # it has ended, or never begun
+                end(number)
+        self.passed_on.set()
+
+    def end_now(self) -> NoReturn:
+        """End without a look back; who else is writing to standard error is not waited for."""
+        number = self.first or signal.SIGTERM
+        self.end_helpers(signal.SIGKILL)
+        words = "" if self.said else _last_words(number, self.advice)
+        with suppress(OSError):
+            os.write(2, words.encode())
+        os._exit(exit_code(number))
+
+
+_listener: _Listener | None = None
+
+
+def _last_words(number: int, advice: str) -> str:
+    """What the first of several processes says in the end; the others say nothing."""
+    how = "interrupted" if number == 2 else f"stopped by {signal.Signals(number).name}"
+    return f"lightning: {how}; {advice}\n" if rank() == 0 else ""
+
+
+@contextmanager
+def listening(to_the_end: bool = False) -> Iterator[None]:
+    """Hear signals while a command runs; whatever breaks it off after one becomes ``Stopped``.
+
+    Args:
+        to_the_end: The process ends with the command: go on listening until it has ended.
+    """
+    if _listener is not None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with _ears(to_the_end) as listener:
+        try:
+            yield
+        except BaseException as error:
+            if listener.first is None:
+                raise
+            said = str(error) if isinstance(error, KeyboardInterrupt) else ""
+            raise Stopped(listener.first, said or listener.advice) from None
+        if listener.raised:  # and somebody has swallowed it
+            raise Stopped(listener.first or signal.SIGINT, listener.advice)
+        listener.over, listener.advice = True, "its work was done"
+
+
+@contextmanager
+def _ears(to_the_end: bool) -> Iterator[_Listener]:
+    """A listener with its thread; unless it is needed to the end, all is then as it was before."""
+    global _listener
+    before = {one: signal.getsignal(one) for one in ALL}
+    listener = _listener = _Listener(to_the_end)
+    listener.take()
+    wakeup = signal.set_wakeup_fd(listener.write, warn_on_full_buffer=False)
+    thread = threading.Thread(target=listener.stand_by, name="signals", daemon=True)
+    thread.start()
+    try:
+        yield listener
+    finally:
+        listener.raised = True
+        if not to_the_end:
+            signal.set_wakeup_fd(wakeup)
+            for one, handler in before.items():
+                signal.signal(one, handler)
+            os.write(listener.write, b"\0")
+            thread.join()
+            os.close(listener.read)
+            os.close(listener.write)
+            _listener = None
+
+
+def leave(error: KeyboardInterrupt) -> NoReturn:
+    """Say how the stopped command goes on, and exit.
+
+    A process of our own does not wait for its threads, which may be in the middle of long work.
+    """
+    number = getattr(error, "number", signal.SIGINT)
+    with suppress(OSError, ValueError):  # the terminal may be gone
+        sys.stderr.write(_last_words(number, str(error) or ADVICE))
+        sys.stderr.flush()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    if _listener is not None and _listener.first is not None:
+        _listener.said = _listener.passed_on.wait(PATIENCE)
+        atexit._run_exitfuncs()
+        os._exit(exit_code(number))
+    raise SystemExit(exit_code(number))
+
+
+def heard() -> int | None:
+    """The signal that stops the command, if any."""
+    return None if _listener is None else _listener.first
+
+
+def take_back() -> None:
+    """Handle our signals again after somebody else has taken them."""
+    if _listener is not None:
+        _listener.take()
+
+
+def advise(text: str) -> None:
+    """From now on, say this where a signal stops the command: what is kept, and how to go on."""
+    if _listener is not None:
+        _listener.advice = text
+
+
+@contextmanager
+def advising(text: str) -> Iterator[None]:
+    """As ``advise``; and the Trainer's exit after an interrupt becomes one again, with the text."""
+    advise(text)
+    try:
+        yield
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt(text if _listener is None else _listener.advice) from None
+        raise
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let no signal break off what is done here; it is heard afterwards."""
+    listener = _listener
+    if listener is None:
+        yield
+        return
+    listener.held += 1
+    try:
+        yield
+    finally:
+        listener.held -= 1
+        if listener.first is not None and not listener.held:
+            listener.hear(listener.first)
+
+
+def add_helper(end: End) -> None:
+    """Have ``end`` called as soon as a signal comes, by another thread."""
+    if _listener is not None:
+        _listener.ends.append(end)
+        if _listener.first is not None:
+            end(_listener.first)
+
+
+def _forget_after_fork() -> None:
+    """A forked helper leaves signals to its parent, which ends it by SIGTERM or SIGKILL."""
+    if _listener is not None:
+        signal.set_wakeup_fd(-1)
+        for one in _listener.own:
+            signal.signal(one, signal.SIG_DFL if one == signal.SIGTERM else signal.SIG_IGN)
+
+
+if hasattr(os, "fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,131 @@
+"""Every command with small sound files, and every place where it takes a file of somebody else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from lightning_sasv.cli import main
+from lightning_sasv.data.protocols import TRAIN_PROTOCOL
+from lightning_sasv.scores import write_scores
+from tests.bad_input.cases import good_files
+from tests.frontends.toys import write_corpus
+from tests.hostile.test_checkpoints import OLD
+from tests.scores.samples import toy_scores
+
+SMALL = ["--data.scale=0.01", "--trainer.accelerator=cpu", "--trainer.max_epochs=1"]
+SCORED = ["--ckpt_path=good.ckpt", *SMALL]
+TABLE = "table --seeds=1 --systems=B1 --epochs=1 --replicates=0 --data.scale=0.01 --out=out"
+CM = "--cm={class_path: tests.frontends.toys.Moments}"
+EXTRACT = ["extract", "--audio=audio", "--out=out", "--only=cm"]
+SOUND: dict[str, list[str]] = {
+    "fit": ["fit", "--model.systems=[B1]", *SMALL],
+    "validate": ["validate", *SCORED],
+    "test": ["test", *SCORED],
+    "predict": ["predict", *SCORED],
+    "table": TABLE.split(),
+    "extract": [*EXTRACT, CM],
+    "sweep": ["sweep", "good.yaml", "--offline"],
+    "simulate": ["simulate", "--out=out", "--scale=0.01"],
+    "import": ["import", "data", "--out=out"],
+    "download": ["download", "sasv2022-scores", "--out=out", "--mirror=https://127.0.0.1:9"],
+    "export": ["export", "--fitted=results", "--system=L3t", "--out=out"],
+    "fuse": ["fuse", "--dev=good.csv", "--eval=good.csv", "--systems=B1,L3t", "--out=out"],
+    "evaluate": ["evaluate", "good.csv"],
+    "decide": ["decide", "good.csv", "--fitted=results", "--out=out/decided.csv"],
+    "convert": ["convert", "good.csv", "--to=parquet", "--out=out/good.parquet"],
+    "report": ["report", "results", "--out=out/page.html"],
+}
+"""Each command as it is meant."""
+
+LONG: dict[str, list[str]] = {
+    "fit": [*SOUND["fit"][:-1], "--trainer.max_epochs=100000"],
+    "table": [*SOUND["table"], "--epochs=100000"],
+    "simulate": ["simulate", "--out=out"],
+}
+"""Commands that take their time, for signals."""
+
+FAILS = {"download": 1}
+"""Codes of sound commands that cannot succeed here: nobody answers."""
+
+FILE = "x.bin"
+
+
+class Target(NamedTuple):
+    """Where a command takes a file: what it is called, where the file has to be, the words."""
+
+    option: str
+    place: str
+    words: list[str]
+
+
+def _option(command: str, *words: str, place: str = FILE) -> Target:
+    return Target(words[0].partition("=")[0].replace(FILE, "FILE"), place, [command, *words])
+
+
+def _place(command: str, place: str, *words: str) -> Target:
+    """A file in a folder that a command reads."""
+    return Target(place, place, list(words) or SOUND[command])
+
+
+LAST = "runs/B1/version_0/checkpoints/last.ckpt"
+PICKLE = "data/embeddings/cm_embd_trn.pk"
+STORE = "data/embeddings/cm_embd_trn.safetensors"
+FITTED = "results/fitted/L3t.safetensors"
+TARGETS: dict[str, list[Target]] = {
+    "fit": [
+        _option("fit", f"--ckpt_path={FILE}", *SMALL),
+        _place("fit", LAST, *SOUND["fit"], "--ckpt_path=last"),
+        _place("fit", STORE, "fit", "--data.root=data", *SMALL[1:]),
+    ],
+    "validate": [_option("validate", f"--ckpt_path={FILE}", *SMALL)],
+    "test": [_option("test", f"--ckpt_path={FILE}", *SMALL)],
+    "predict": [_option("predict", f"--ckpt_path={FILE}", *SMALL)],
+    "table": [_place("table", "out/recipe.json")],
+    "extract": [
+        _option("extract", f"--cm={FILE}", *EXTRACT[1:]),
+        _option("extract", f"--protocol={FILE}", *EXTRACT[1:], CM),
+    ],
+    "sweep": [_option("sweep", FILE, "--offline")],
+    "simulate": [_option("simulate", f"--out={FILE}", "--scale=0.01")],
+    "import": [_place("import", PICKLE), _place("import", STORE)],
+    "download": [_option("download", f"--out={FILE}", *SOUND["download"][1:])],
+    "export": [_place("export", FITTED)],
+    "fuse": [_option("fuse", f"--dev={FILE}", "--eval=good.csv", "--systems=B1,L3t", "--out=out")],
+    "evaluate": [
+        _option("evaluate", FILE, "--ci=speaker"),
+        _option("evaluate", f"--costs={FILE}", "good.csv"),
+    ],
+    "decide": [
+        _option("decide", FILE, "--fitted=results", "--out=out/decided.csv"),
+        _place("decide", FITTED),
+    ],
+    "convert": [_option("convert", FILE, "--to=csv", "--out=out/x.csv")],
+    "report": [
+        _place("report", "results/metrics.json"),
+        _place("report", "results/scores/dev.csv"),
+    ],
+}
+for _command, _targets in TARGETS.items():
+    _targets.append(Target("--config", "x.yaml", [*SOUND[_command], "--config=x.yaml"]))
+
+
+def sound_files(folder: Path) -> Path:
+    """Everything that the sound commands read."""
+    folder.mkdir()
+    good_files(folder)
+    write_scores(folder / "good.csv", toy_scores(300))
+    shutil.copy(OLD / "best.ckpt", folder / "good.ckpt")
+    write_corpus(folder / "audio")
+    sweep = {
+        "method": "grid",
+        "command": ["lightning", "fit", "--model.systems=[B1]", *SMALL, "${args}"],
+        "parameters": {"seed_everything": {"values": [1, 2]}},
+    }
+    (folder / "good.yaml").write_text(yaml.safe_dump(sweep))
+    main(["simulate", f"--out={folder / 'data'}", "--scale=0.01", "--pickles=true", "--quiet"])
+    assert list((folder / "data").rglob(TRAIN_PROTOCOL))
+    return folder

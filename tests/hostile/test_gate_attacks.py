@@ -1,0 +1,328 @@
+"""What a file may have made: kinds at their places, with plain arguments; the rest needs trust."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from pytorch_lightning.cli import LightningCLI
+
+from lightning_sasv.cli import main
+from lightning_sasv.commands.train import base_config
+from tests.hostile.conftest import Attack
+from tests.hostile.corpus import MARK
+
+Capture = pytest.CaptureFixture[str]
+SMALL = ("--data.scale=0.02", "--trainer.accelerator=cpu", "--trainer.fast_dev_run=true")
+RUNS = (
+    "{class_path: torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+    ".SubprocessHandler, init_args: {entrypoint: touch, args: [mark], env: {}, stdout: null, "
+    "stderr: null, local_rank_id: 0, numa_options: null}}"
+)
+WRITES = "{class_path: lightning_sasv.files.write_text, init_args: {path: mark, text: x}}"
+LOADS = "{class_path: torch.load, init_args: {f: x.ckpt, weights_only: false}}"
+DDP = "trainer: {strategy: {class_path: pytorch_lightning.strategies.DDPStrategy, init_args: {%s}}}"
+LOGGER = "trainer: {logger: {class_path: pytorch_lightning.loggers.%s, init_args: {%s}}}"
+CALLBACK = "trainer: {callbacks: [{class_path: pytorch_lightning.callbacks.%s, init_args: {%s}}]}"
+
+OBJECTS = {
+    "fusion, A3": f"model: {{fusion: {{rho: {RUNS}}}}}",
+    "fusion, a file": f"model: {{fusion: {{rho: {WRITES}}}}}",
+    "object, A12": DDP % f"ddp_comm_state: {RUNS}",
+    "object, a function, A7": DDP % f"ddp_comm_state: {LOADS}",
+    "object, our function, A7": DDP % f"ddp_comm_state: {WRITES}",
+    "a kind in the place of another": DDP
+    % "ddp_comm_state: {class_path: pytorch_lightning.callbacks.Timer}",
+    "a kind as a function": DDP % "ddp_comm_hook: pytorch_lightning.callbacks.ModelCheckpoint",
+    "a method of a kind": CALLBACK
+    % ("LambdaCallback", "setup: pytorch_lightning.callbacks.Timer.setup"),
+    "our function": CALLBACK % ("LambdaCallback", "on_fit_start: lightning_sasv.files.write_text"),
+    "mapping of any values": CALLBACK % ("RichProgressBar", f"console_kwargs: {{file: {WRITES}}}"),
+    "list in a mapping": CALLBACK % ("RichProgressBar", f"console_kwargs: {{a: [{{b: {RUNS}}}]}}"),
+    "arguments without names": CALLBACK
+    % ("Timer", f"duration: null}}, dict_kwargs: {{interval: {RUNS}"),
+    "accelerator": "trainer: {accelerator: {class_path: "
+    "pytorch_lightning.accelerators.CPUAccelerator}}",
+    "cluster": "trainer: {plugins: [{class_path: lightning_fabric.plugins.environments."
+    "LightningEnvironment}]}",
+    "checkpoint plugin, A8": "trainer: {plugins: [{class_path: "
+    "lightning_fabric.plugins.TorchCheckpointIO}]}",
+    "checkpoint plugin of Lightning": "trainer: {plugins: [{class_path: "
+    "pytorch_lightning.plugins.io.AsyncCheckpointIO}]}",
+    "module of torch": "trainer: {callbacks: [torch.nn.Linear]}",
+    "our other classes": "trainer: {callbacks: [lightning_sasv.callbacks.NoteInterrupt]}",
+    "model": "model: {class_path: pytorch_lightning.demos.boring_classes.BoringModel}",
+    "data": "data: {class_path: pytorch_lightning.demos.boring_classes.BoringDataModule}",
+    "saving of configurations": "trainer: {callbacks: [{class_path: "
+    "pytorch_lightning.cli.SaveConfigCallback, init_args: {parser: null, config: null}}]}",
+    "not what is written": "weights_only: false",
+    "registry": "trainer: {model_registry: somebody/model}",
+    "remote folder": "trainer: {default_root_dir: 'ftp://example.org/x'}",
+    "type by interpolation": "data: {name: '${oc.coerce:evil_module.Evil,1}'}",
+}
+
+
+@pytest.fixture(autouse=True)
+def _evil(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that leaves a mark when it is imported, and a checkpoint that does when loaded."""
+    text = "from pathlib import Path\nPath('mark').touch()\n"
+    text += "from pytorch_lightning import Callback\nclass Evil(Callback):\n    pass\n"
+    text += "class Other(Callback):\n    pass\n"
+    (here / "evil_module.py").write_text(text)
+    monkeypatch.syspath_prepend(str(here))
+    monkeypatch.delitem(sys.modules, "evil_module", raising=False)
+    torch.save(_Touch(), here / "x.ckpt")
+
+
+class _Touch:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (f"touch {MARK}",)
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_no_file_makes_other_objects(name: str, here: Path, attack: Attack) -> None:
+    (here / "x.yaml").write_text(OBJECTS[name] + "\n")
+    attack("fit", "--config", "x.yaml", *SMALL)
+
+
+REFUSED_BY_LIGHTNING = {
+    "a strategy for another device": "trainer: {strategy: {class_path: "
+    "pytorch_lightning.strategies.FSDPStrategy}}",
+    "a strategy that asks more of a model": "trainer: {strategy: {class_path: "
+    "pytorch_lightning.strategies.ModelParallelStrategy}}",
+    "a strategy whose package is absent": "trainer: {strategy: {class_path: "
+    "pytorch_lightning.strategies.DeepSpeedStrategy}}",
+    "pruning by something else": CALLBACK % ("ModelPruning", "pruning_fn: os.system"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_LIGHTNING)
+def test_what_lightning_refuses_is_told_in_a_line(name: str, here: Path, attack: Attack) -> None:
+    (here / "x.yaml").write_text(REFUSED_BY_LIGHTNING[name] + "\n")
+    attack("fit", "--config", "x.yaml", *SMALL)
+    if torch.distributed.is_initialized():  # the strategy that asks more came as far as that
+        torch.distributed.destroy_process_group()
+
+
+SERVER = "http://127.0.0.1:9"
+ADDRESSES = {
+    "settings, B1": LOGGER
+    % ("WandbLogger", f"project: x}}, dict_kwargs: {{settings: {{a: {SERVER}}}"),
+    "settings": LOGGER % ("WandbLogger", f"settings: {{base_url: '{SERVER}'}}"),
+    "any other argument": LOGGER % ("WandbLogger", "project: x}, dict_kwargs: {force: true"),
+    "a local file as settings": LOGGER % ("WandbLogger", "config: /etc/hosts"),
+    "tracking server": LOGGER % ("MLFlowLogger", f"tracking_uri: '{SERVER}'"),
+    "place of artefacts": LOGGER % ("MLFlowLogger", "artifact_location: 'file:x'"),
+    "key": LOGGER % ("CometLogger", "api_key: x"),
+    "folder elsewhere": LOGGER % ("CSVLogger", "save_dir: 'ftp://example.org/x'"),
+    "in a list": "trainer: {logger: [{class_path: pytorch_lightning.loggers.MLFlowLogger, "
+    f"init_args: {{tracking_uri: '{SERVER}'}}}}]}}",
+    "name of a checkpoint": CALLBACK % ("ModelCheckpoint", "filename: ../../x"),
+    "name of a profile": "trainer: {profiler: {class_path: "
+    "pytorch_lightning.profilers.SimpleProfiler, init_args: {filename: /tmp/x}}}",
+    "folder of a log": LOGGER % ("TensorBoardLogger", "save_dir: runs, sub_dir: ../../../x"),
+    "list of batches": CALLBACK % ("SpikeDetection", "exclude_batches_path: x.yaml"),
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_no_file_chooses_a_server_or_any_file(name: str, here: Path, attack: Attack) -> None:
+    (here / "x.yaml").write_text(ADDRESSES[name] + "\n")
+    said = attack("fit", "--config", "x.yaml", *SMALL)
+    assert "x.yaml" in said
+    assert "--trust-config" in said
+
+
+@pytest.mark.parametrize("line", [f"base_url = {SERVER}", "http_proxy = 127.0.0.1:9"])
+def test_no_folder_chooses_the_server(line: str, here: Path, attack: Attack) -> None:
+    (here / "wandb").mkdir()
+    (here / "wandb" / "settings").write_text(f"[default]\nentity = me\n{line}\n")
+    assert "wandb/settings sets" in attack("fit", "--trainer.logger=WandbLogger", *SMALL)
+    ours = "--trainer.logger=lightning_sasv.loggers.wandb_logger"
+    assert "wandb/settings sets" in attack("fit", ours, *SMALL)
+
+
+def test_no_folder_chooses_the_server_of_comet(here: Path, attack: Attack) -> None:
+    (here / ".comet.config").write_text(f"[comet]\nurl_override = {SERVER}\n")
+    assert ".comet.config" in attack("fit", "--trainer.logger=CometLogger", *SMALL)
+
+
+def test_no_value_is_taken_from_another_file(here: Path, attack: Attack) -> None:
+    (here / "secret").write_text("s3cret\n")
+    (here / "x.yaml").write_text(f"model: {{systems: '{here / 'secret'}'}}\n")
+    assert "s3cret" not in attack("fit", "--config", "x.yaml", *SMALL)
+
+
+SECRETS = {
+    "B2": "data: {name: '${oc.env:THE_SECRET}'}",
+    "with a default": "data: {name: '${oc.env:THE_SECRET,x}'}",
+    "decoded": "data: {name: '${oc.decode:${oc.env:THE_SECRET}}'}",
+    "put together": "seed_everything: 1\ndata: {name: '${oc.env:THE_${data.protocols}}', "
+    "protocols: SECRET}",
+    "key": "data: {name: '${oc.env:WANDB_API_KEY}'}",
+    "server": "data: {name: '${oc.env:WANDB_BASE_URL}'}",
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_file_reads_a_secret(
+    name: str, here: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("THE_SECRET", "WANDB_API_KEY", "WANDB_BASE_URL"):
+        monkeypatch.setenv(variable, "s3cret")
+    (here / "x.yaml").write_text(SECRETS[name] + "\n")
+    said = attack("fit", "--config", "x.yaml", *SMALL)
+    assert "of the environment" in said
+    assert "s3cret" not in said
+
+
+def test_variables_of_the_list_and_of_the_user_are_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_RUN_GROUP", "mine")
+    monkeypatch.setenv("THE_SECRET", "also")
+    (here / "x.yaml").write_text("data: {name: '${oc.env:WANDB_RUN_GROUP}'}\n")
+    args = ["fit", "--config", "x.yaml", "--trainer.logger.name=${oc.env:THE_SECRET}", *SMALL]
+    main(args)
+
+
+NETWORK = "audio: .\nout: out\nonly: cm\ncm: {class_path: %s, init_args: {%s}}\n"
+NETWORKS = {
+    "A4": NETWORK % ("torch.os.system", f"command: touch {MARK}"),
+    "A5": NETWORK % ("subprocess.Popen", f"args: [touch, {MARK}]"),
+    "a module": NETWORK % ("evil_module.Evil", ""),
+    "ours": NETWORK % ("lightning_sasv.files.write_text", f"path: {MARK}, text: x"),
+    "beyond ours": NETWORK % ("lightning_sasv.frontends.AASIST.from_checkpoint.x", ""),
+    "inside ours": NETWORK
+    % ("lightning_sasv.frontends.AASIST", f"sizes: {{class_path: subprocess.Popen, a: {MARK}}}"),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_no_file_makes_other_networks(name: str, here: Path, attack: Attack) -> None:
+    (here / "a.wav").write_bytes(b"RIFF")
+    (here / "x.yaml").write_text(NETWORKS[name])
+    assert "--trust-config" in attack("extract", "--config", "x.yaml")
+
+
+@pytest.mark.parametrize("option", ["--conf", "--con"])
+def test_options_are_not_abbreviated(option: str, here: Path, attack: Attack) -> None:
+    (here / "a.wav").write_bytes(b"RIFF")
+    (here / "x.yaml").write_text(NETWORKS["A5"])
+    attack("extract", option, "x.yaml", "--audio=.", "--out=out")
+    attack("fit", option, "x.yaml", *SMALL)
+
+
+@pytest.mark.parametrize("command", ["fit", "extract"])
+def test_pipes_pass_the_same_gate(command: str, here: Path, attack: Attack) -> None:
+    """A6."""
+    (here / "a.wav").write_bytes(b"RIFF")
+    end, start = os.pipe()
+    text = (
+        NETWORKS["a module"] if command == "extract" else "trainer: {callbacks: evil_module.Evil}"
+    )
+    os.write(start, text.encode())
+    os.close(start)
+    words = SMALL if command == "fit" else ()
+    assert "evil_module.Evil" in attack(command, "--config", f"/dev/fd/{end}", *words)
+    os.close(end)
+
+
+def test_a_message_holds_no_control_characters(here: Path, attack: Attack) -> None:
+    (here / "a.wav").write_bytes(b"RIFF")
+    (here / "x.yaml").write_text(NETWORK % ('"evil\\e]0;title\\a.Evil"', ""))
+    (here / "y.yaml").write_text('trainer: {callbacks: ["evil\\e[2J.Evil"]}\n')
+    for said in (
+        attack("extract", "--config", "x.yaml"),
+        attack("fit", "--config", "y.yaml", *SMALL),
+    ):
+        assert "evil" in said
+        assert said.rstrip("\n").isprintable()
+
+
+TYPED = "--trainer.callbacks=evil_module.Evil"
+
+
+def test_names_on_the_command_line_are_the_users_choice(here: Path) -> None:
+    main(["fit", TYPED, *SMALL])
+    assert Path(MARK).exists()
+
+
+@pytest.mark.parametrize("variable", ["LIGHTNING_SASV_FROM_FILE", "WANDB_SWEEP_ID"])
+def test_names_that_a_sweep_typed_are_not(
+    variable: str, here: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A13."""
+    monkeypatch.setenv(variable, "1")
+    assert "asks for evil_module.Evil" in attack("fit", TYPED, *SMALL)
+
+
+@pytest.mark.parametrize("name", ["evil_module.Other", "evil_module.Evil.setup"])
+def test_a_typed_name_admits_that_name_alone(name: str, here: Path, capfd: Capture) -> None:
+    (here / "x.yaml").write_text(f"trainer: {{callbacks: [{name}]}}\n")
+    with pytest.raises(SystemExit):
+        main(["fit", "--config", "x.yaml", "--trainer.callbacks+=evil_module.Evil", *SMALL])
+    assert name in capfd.readouterr().err
+
+
+def test_trust_admits_everything(here: Path) -> None:
+    (here / "x.yaml").write_text(
+        "trainer: {callbacks: [{class_path: evil_module.Evil}]}\n"
+        "data: {name: '${oc.env:HOME}${oc.coerce:str,x}'}\n"
+    )
+    main(["fit", "--config", "x.yaml", "--trust-config", *SMALL])
+    assert Path(MARK).exists()
+
+
+LARGE = """
+trainer:
+  max_epochs: 1
+  profiler: {class_path: pytorch_lightning.profilers.SimpleProfiler}
+  strategy: {class_path: pytorch_lightning.strategies.SingleDeviceStrategy}
+  plugins:
+    - {class_path: lightning_sasv.checkpoints.AtomicCheckpointIO}
+    - {class_path: pytorch_lightning.plugins.precision.Precision}
+  callbacks:
+    - {class_path: lightning_sasv.callbacks.FitFusion}
+    - {class_path: lightning_sasv.callbacks.WriteResults}
+    - {class_path: lightning_sasv.callbacks.SaveLast}
+    - {class_path: EarlyStopping, init_args: {monitor: val/cm_eer}}
+    - {class_path: pytorch_lightning.callbacks.RichProgressBar, init_args: {theme: {metrics: dim}}}
+    - pytorch_lightning.callbacks.ModelSummary
+    - {class_path: pytorch_lightning.callbacks.Timer, init_args: {duration: '00:01:00:00'}}
+    - {class_path: pytorch_lightning.callbacks.OnExceptionCheckpoint, init_args: {dirpath: runs/e}}
+  logger:
+    - {class_path: pytorch_lightning.loggers.CSVLogger, init_args: {save_dir: runs, name: x}}
+    - class_path: pytorch_lightning.loggers.WandbLogger
+      init_args: {save_dir: runs, offline: true, project: x, tags: [a, b]}
+"""
+
+
+def test_a_runs_own_configuration_passes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    (here / "x.yaml").write_text(LARGE)
+    main(["fit", "--config", "x.yaml", *SMALL[:2]])
+    again = here / "runs" / "x" / "version_0" / "config.yaml"
+    assert "${" not in again.read_text()
+    main(["fit", "--config", str(again)])
+    assert (here / "runs" / "x" / "version_1" / "metrics.json").exists()
+
+
+class AdmittedError(Exception):
+    """The configuration was admitted."""
+
+
+@pytest.mark.parametrize("part", ["", "data", "logger", "model", "trainer"])
+def test_our_own_configurations_pass(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(cli: LightningCLI) -> None:
+        raise AdmittedError
+
+    monkeypatch.setattr(LightningCLI, "instantiate_classes", stop)
+    files = sorted((base_config().parent / part).glob("*.yaml"))
+    assert files
+    with pytest.raises(AdmittedError):
+        main(["fit", *(f"--config={path}" for path in files)])
