@@ -11,7 +11,7 @@ import torch
 from lightning_fabric.plugins import TorchCheckpointIO
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path
+from lightning_sasv.files import atomic_path, sha256
 from lightning_sasv.plain import CLASS_KEYS, fits, is_address, is_plain, settings_of, texts
 from lightning_sasv.program import program
 from lightning_sasv.tensor_files import read_tensor_file
@@ -91,6 +91,14 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         if not isinstance(name, str) or not isinstance(value, torch.Tensor):
             raise InputError(f"{path} is damaged: state_dict[{name!r}] is no tensor")
     return content
+
+
+def identity(path: str | Path) -> dict[str, Any]:
+    """Which checkpoint this is: name of the file, epoch, optimiser steps, SHA-256."""
+    content = read_checkpoint(path)
+    epoch, step = (content.get(name) for name in ("epoch", "global_step"))
+    numbers = {"epoch": epoch, "step": step} if fits([epoch, step], list[int]) else {}
+    return {"file": Path(path).name, "epoch": None, "step": None, **numbers, "sha256": sha256(path)}
 
 
 def settings(

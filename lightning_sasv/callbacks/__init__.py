@@ -1,7 +1,7 @@
 """Lightning callbacks: fitting fusion systems on dev scores, writing results."""
 
 from lightning_sasv.callbacks.fit_fusion import FitFusion
-from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast
+from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast, checkpoint_in_use
 from lightning_sasv.callbacks.leave_signals import LeaveSignals
 from lightning_sasv.callbacks.log_figures import LogFigures
 from lightning_sasv.callbacks.write_results import WriteResults
@@ -13,4 +13,5 @@ __all__ = [
     "LogFigures",
     "SaveLast",
     "WriteResults",
+    "checkpoint_in_use",
 ]

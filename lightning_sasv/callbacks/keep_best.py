@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from lightning_sasv.checkpoints import read_checkpoint
+from lightning_sasv.checkpoints import identity, read_checkpoint
 from lightning_sasv.files import inside
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import check_best
@@ -93,6 +93,26 @@ class KeepBest(Callback):
             kept |= {part: _part(best["state_dict"], part) for part in ("head", "fusion")}
             check_best(kept, pl_module)
             self.load_state_dict(kept)
+
+
+def checkpoint_in_use(trainer: Trainer) -> dict[str, Any] | None:
+    """Which checkpoint the weights of a Trainer are of: the one it loaded, or the best of its fit.
+
+    Every process takes part in finding it.
+
+    Returns:
+        ``file``, ``epoch``, ``step`` and ``sha256``, as ``checkpoints.identity``
+        has them; nothing where there is no such file.
+    """
+    path, folder = trainer.ckpt_path, Path(trainer.log_dir or trainer.default_root_dir)
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]
+    best = next((one for one in callbacks if isinstance(one, KeepBest) and one.head), None)
+    if path is not None or best is None:
+        return identity(path) if path is not None and Path(path).is_file() else None
+    if not checkpoint_file(folder).is_file():
+        return None  # e.g. a fit that went on elsewhere and found nothing better
+    found = identity(checkpoint_file(folder))
+    return found if best.save and best.epoch.tolist() == [found["epoch"]] else None
 
 
 def _part(state: dict[str, Tensor], part: str) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from lightning_sasv.callbacks import KeepBest
+from lightning_sasv.callbacks import KeepBest, checkpoint_in_use
 from lightning_sasv.data.corpus import Corpus
+from lightning_sasv.files import sha256
 from lightning_sasv.models import SASVModule
 from tests.helpers import best_checkpoint, plain_trainer, quiet_trainer, shared_data
 
@@ -46,6 +47,22 @@ def test_checkpoint_of_one_seed(name: str, twin: Corpus, tmp_path: Path) -> None
     best = torch.load(best_checkpoint(trainer), weights_only=True)
     assert best["epoch"] == epoch
     assert torch.equal(best["state_dict"]["head.weight_0"], module.heads[epoch])
+    digest, steps = sha256(best_checkpoint(trainer)), best["global_step"]
+    named = {"file": "best.ckpt", "epoch": epoch, "step": steps, "sha256": digest}
+    assert checkpoint_in_use(trainer) == named
+    torch.save(best | {"epoch": 7}, best_checkpoint(trainer))  # not the one that is in use
+    assert checkpoint_in_use(trainer) is None
+
+
+def test_the_checkpoint_that_was_loaded_is_named(twin: Corpus, tmp_path: Path) -> None:
+    module, trainer = SASVModule(hidden_dims=(4,)), quiet_trainer(tmp_path, epochs=1)
+    assert checkpoint_in_use(trainer) is None
+    trainer.fit(module, shared_data(twin))
+    last = best_checkpoint(trainer).with_name("last.ckpt")
+    trainer.validate(module, shared_data(twin), ckpt_path=last, verbose=False)
+    found = checkpoint_in_use(trainer)
+    assert found is not None
+    assert (found["file"], found["epoch"], found["sha256"]) == ("last.ckpt", 0, sha256(last))
 
 
 def test_each_of_several_seeds_keeps_its_own(twin: Corpus) -> None:
