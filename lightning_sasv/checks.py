@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.trials import CLASS_ORDER, TrialClass
 
 if TYPE_CHECKING:
@@ -259,7 +259,8 @@ def check_has_class(codes: Codes, *classes: TrialClass) -> None:
 def check_known(what: str, value: str, choices: Any) -> None:
     """Raise a ``ValueError`` unless the value is one of the choices of a ``Literal``."""
     if value not in (known := get_args(choices)):
-        raise ValueError(f"unknown {what} {value!r}; expected one of {', '.join(known)}")
+        expected = f"expected one of {', '.join(known)}"
+        raise ValueError(f"unknown {what} {value!r}; {expected}{meant(value, known)}")
 
 
 def check_not_empty(values: Sized, name: str) -> None:

@@ -13,9 +13,9 @@ from importlib.metadata import entry_points
 from typing import NoReturn
 
 from lightning_sasv import __version__, gate, signals
-from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.errors import InputError, RunError, meant
 from lightning_sasv.helpers import obey
-from lightning_sasv.program import HELP, read_options, using
+from lightning_sasv.program import HELP, read_options, using, with_shipped, with_underscores
 from lightning_sasv.terminal import BROKEN_OFF, fail, terminal
 
 TRAINING = {
@@ -109,6 +109,7 @@ def main(args: Sequence[str] | None = None) -> None:
         try:
             with signals.listening(to_the_end=own_process):
                 said, words = read_options(sys.argv[1:] if args is None else args)
+                words = with_underscores(words)
                 with using(said), gate.command(words):
                     _run(words)
         except InputError as error:
@@ -134,10 +135,11 @@ def _run(words: Sequence[str]) -> None:
     elif command in COMMANDS:
         _run_function(command, words[1:])
     elif command in TRAINING:
-        import_module("lightning_sasv.commands.train").train(words)
+        import_module("lightning_sasv.commands.train").train(with_shipped(words))
     else:
-        known = ", ".join([*TRAINING, *COMMANDS])
-        fail(f"unknown command {command!r}; commands: {known} (see lightning --help)")
+        known = [*TRAINING, *COMMANDS]
+        there = f"commands: {', '.join(known)}{meant(command, known)}"
+        fail(f"unknown command {command!r}; {there} (see lightning --help)")
 
 
 def _other_owner() -> Callable[[], object] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 
 Result = TypeVar("Result")
 
@@ -61,6 +62,8 @@ class Program:
 
 _said = Program()
 _BOOLEANS = ("true", "false")
+_CONFIG = ("-c", "--config")
+_OPTION = re.compile(r"(?<=^--)[^=]+")
 
 
 def program() -> Program:
@@ -129,6 +132,56 @@ def read_options(words: Sequence[str]) -> tuple[Program, list[str]]:
             f"command that runs it: lightning sweep FILE {' '.join(typed.words())}"
         )
     return take_options([*os.environ.get(HANDED_ON, "").split(), *words])
+
+
+def with_underscores(words: Sequence[str]) -> list[str]:
+    """The words with options as Python and configurations spell them; hyphens are equal.
+
+    Example:
+        >>> with_underscores(["fit", "--data.batch-size=8", "--ckpt-path", "a-b"])
+        ['fit', '--data.batch_size=8', '--ckpt_path', 'a-b']
+    """
+    return [_OPTION.sub(lambda found: found[0].replace("-", "_"), word) for word in words]
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Our own configurations by name: those of the checkout, or inside an installed package."""
+    package = Path(__file__).parent
+    places = (package / "configs", package.parent / "configs")
+    folder = next((place for place in places if (place / "base.yaml").is_file()), places[0])
+    return {path.stem: path for path in sorted(folder.rglob("*.yaml"))}
+
+
+def with_shipped(words: Sequence[str]) -> list[str]:
+    """The words with the files of our own configurations in place of their bare names.
+
+    ``--config debug`` is ``configs/trainer/debug.yaml``, unless there is a file of that name.
+
+    Raises:
+        InputError: There is neither.
+    """
+    found = list(words)
+    for place, word in enumerate(found):
+        option, sign, value = word.partition("=")
+        last = found[place - 1] if place else ""
+        if option in _CONFIG and sign:
+            found[place] = f"{option}={_config(value)}"
+        elif last in _CONFIG and not word.startswith("-"):
+            found[place] = _config(word)
+    return found
+
+
+def _config(name: str) -> str:
+    """The file of a configuration."""
+    if not re.fullmatch(r"\w+", name) or Path(name).exists():
+        return name
+    known = shipped_configs()
+    if name not in known:
+        raise InputError(
+            f"--config {name}: no such file, and none of our configurations, which are "
+            f"{', '.join(known)}{meant(name, known)}"
+        )
+    return str(known[name])
 
 
 def take_options(words: Sequence[str]) -> tuple[Program, list[str]]:

@@ -3,7 +3,7 @@
 A command is a function, its parameters are its options. Three things that people type are foreign
 to ``auto_cli`` and are translated here:
 
-- ``--allow-missing`` is ``--allow_missing true``: dashes inside names, and a bare name for yes;
+- ``--allow-missing`` is ``--allow_missing true``: hyphens inside names, and a bare name for yes;
 - several words for a first parameter of type ``list[str]`` (``lightning evaluate A B C``);
 - functions of keyword-only parameters (``lightning fuse --dev FILE --eval FILE``) have none by
   position.
@@ -23,8 +23,8 @@ from typing import Any, NoReturn, get_type_hints
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from lightning_sasv import gate
-from lightning_sasv.errors import InputError
-from lightning_sasv.program import HELP, from_file, program
+from lightning_sasv.errors import InputError, meant
+from lightning_sasv.program import HELP, from_file, program, with_underscores
 from lightning_sasv.terminal import fail
 
 _OF_COMMANDS = ("tell", "begin")
@@ -43,6 +43,8 @@ _PLAIN = (
     (r"[Ee]xpected an? (one of|null)", r"expected \1"),
 )
 """How jsonargparse words a mistake, and what people call it."""
+
+_UNKNOWN = re.compile(r"unrecognized arguments: (--[^\s=]+)|(?:Option|accept option) '([^']+)'")
 
 
 def plain_help(text: str) -> str:
@@ -130,8 +132,17 @@ class OneLineErrors:
         parser: Any = getattr(ex, "subcommand_parser", None) or self
         prog = parser.prog.replace(" [options]", "")
         denied = re.search(r"Importing '([^']+)' is not allowed", message)
-        said = gate.refusal(denied[1]) if denied else f"{one_line(message)} (see {prog} --help)"
-        fail(said, who=prog)
+        said = f"{one_line(message)}{suggestion(message, parser)} (see {prog} --help)"
+        fail(gate.refusal(denied[1]) if denied else said, who=prog)
+
+
+def suggestion(message: str, parser: Any) -> str:
+    """The option that somebody meant who typed, or wrote into a file, one that there is not."""
+    found, known = _UNKNOWN.search(message), list(parser._option_string_actions)
+    if found is None:
+        return ""
+    option, key = found.groups()
+    return meant(option, known) if option else meant(key, [name.lstrip("-") for name in known])
 
 
 def check_overwrite(wanted: bool, words: Sequence[str]) -> None:
@@ -205,14 +216,13 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
     first = next(iter(inspect.signature(function).parameters), "")
     options: list[str] = []
     places: list[str] = []
-    rest = list(words)
+    rest = with_underscores(words)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
             (options if word == "-h" else places).append(word)
             continue
         name, sign, value = word.partition("=")
-        name = "--" + name[2:].replace("-", "_")
         if sign:
             options.append(f"{name}={value}")
         elif hints.get(name[2:]) is bool and (not rest or rest[0] not in ("true", "false")):

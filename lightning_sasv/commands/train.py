@@ -18,7 +18,6 @@ from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
-import lightning_sasv
 from lightning_sasv.callbacks import KeepBest, LeaveSignals
 from lightning_sasv.callbacks.leave_signals import end_ranks
 from lightning_sasv.callbacks.write_results import finish, is_dry_run, written_folder
@@ -36,7 +35,7 @@ from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import inside
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import read_as_data, restoring
-from lightning_sasv.program import program
+from lightning_sasv.program import program, shipped_configs
 from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.signals import add_helper, advising
@@ -63,9 +62,7 @@ class Parser(OneLineErrors, LightningArgumentParser):
 
 def base_config() -> Path:
     """``configs/base.yaml``: in the checkout, or inside an installed package."""
-    package = Path(lightning_sasv.__file__).parent
-    places = (package / "configs", package.parent / "configs")
-    return next((p / "base.yaml" for p in places if (p / "base.yaml").is_file()), places[0])
+    return shipped_configs()["base"]
 
 
 def as_seeds(seed: int | bool) -> list[int]:

@@ -103,7 +103,8 @@ class SASVDataModule(LightningDataModule):
     def train_dataloader(self) -> BlockLoader:
         """Blocks of training steps."""
         sizes = self.batch_size, self.steps_per_block
-        return BlockLoader(TrainBlocks(self.corpus.train, self.seeds, *sizes, *self._processes()))
+        blocks = TrainBlocks(self.corpus.train, self.seeds, *sizes, *self._processes())
+        return BlockLoader(blocks, bool(self.trainer and self.trainer.overfit_batches))  # type: ignore[attr-defined]
 
     def _probes(self, data: TrialSet) -> DataLoader[ProbeBatch]:
         batches = ProbeBatches(data, self.score_batch_size, *self._processes())

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from lightning_sasv.data.protocols import MARKER, TRIAL_PROTOCOL, TRIALS
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import ensure_directory, read_json, sha256, write_json
 from lightning_sasv.scores import write_table
 from lightning_sasv.scores.sources import read_key, read_source
@@ -105,7 +105,8 @@ def download(
         begin: Begins the progress of a file.
     """
     if name not in SOURCES:
-        raise InputError(f"unknown download {name!r}; there are {', '.join(SOURCES)}")
+        there = f"there are {', '.join(SOURCES)}{meant(name, SOURCES)}"
+        raise InputError(f"unknown download {name!r}; {there}")
     folder = Path(out if out is not None else "weights" if name == "aasist-weights" else "sasv2022")
     sources, tables = SOURCES[name], {}
     if name == "sasv2022-scores":  # without protocols the published scores have no trials

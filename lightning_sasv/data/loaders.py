@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, SequentialSampler
 
 from lightning_sasv.data.corpus import TrainingSet, TrialSet
 from lightning_sasv.data.sampler import TrialSampler
@@ -103,10 +103,10 @@ class TrainBlocks(Dataset[TrainBlock]):
         return TrainBlock(vectors, label, self._count[steps])
 
 
-class InOrder(DistributedSampler[int]):
+class InOrder(DistributedSampler[int], SequentialSampler):
     """Everything in order: what a data set holds is the share of this process already.
 
-    Lightning would share it out once more, whatever the sampler, but for this base class.
+    Lightning would share it out once more, or put it in order, but for these base classes.
     """
 
     def __init__(self, data: Dataset[Any]) -> None:
@@ -114,9 +114,22 @@ class InOrder(DistributedSampler[int]):
 
 
 class EpochSampler(InOrder):
-    """Keys ``(epoch, block)`` in order; the Trainer tells it the epoch, a checkpoint the start."""
+    """Keys ``(epoch, block)`` in order; the Trainer tells it the epoch, a checkpoint the start.
+
+    Args:
+        data: The blocks.
+        same: Every epoch is the first one again, as ``trainer.overfit_batches`` wants it.
+    """
 
     start = 0
+
+    def __init__(self, data: Dataset[Any], same: bool = False) -> None:
+        super().__init__(data)
+        self.same = same
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take the number of the epoch."""
+        super().set_epoch(0 if self.same else epoch)
 
     def __iter__(self) -> Iterator[Any]:
         start, self.start = self.start, 0
@@ -126,8 +139,8 @@ class EpochSampler(InOrder):
 class BlockLoader(DataLoader[TrainBlock]):
     """Loader of training blocks that a checkpoint can put back to the middle of an epoch."""
 
-    def __init__(self, dataset: TrainBlocks) -> None:
-        self._blocks = EpochSampler(dataset)
+    def __init__(self, dataset: TrainBlocks, same: bool = False) -> None:
+        self._blocks = EpochSampler(dataset, same)
         self._served = 0
         super().__init__(dataset, batch_size=None, sampler=self._blocks)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ def cost_preset(name: str) -> CostModel:
     try:
         return PRESETS[name]
     except KeyError:
-        raise InputError(f"unknown cost model {name!r}; presets: {', '.join(PRESETS)}") from None
+        listed = f"presets: {', '.join(PRESETS)}{meant(name, PRESETS)}"
+        raise InputError(f"unknown cost model {name!r}; {listed}") from None
 
 
 def as_cost_model(costs: CostModel | str | Mapping[str, float]) -> CostModel:

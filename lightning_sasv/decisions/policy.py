@@ -17,7 +17,7 @@ import numpy as np
 
 from lightning_sasv.checks import as_finite, is_tensor
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.numerics import double, log_add, namespace, softmax
 from lightning_sasv.trials import FusedScores
 
@@ -101,7 +101,8 @@ def compared(fused: FusedScores, costs: CostModel | str, policy: str = "bayes") 
         Comparison(score=array([3.]), threshold=0.0)
     """
     if policy not in POLICIES:
-        raise InputError(f"unknown policy {policy!r}; expected one of {', '.join(POLICIES)}")
+        expected = f"expected one of {', '.join(POLICIES)}{meant(policy, POLICIES)}"
+        raise InputError(f"unknown policy {policy!r}; {expected}")
     (a, c), model = _llrs(fused), as_cost_model(costs)
     if model.weight_miss == 0:  # a miss costs nothing: every policy rejects
         return Comparison(0 * a, math.inf)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.functional import Settings, all_metrics, by_group
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.join import join_key
@@ -187,5 +187,6 @@ def _chosen(systems: dict[str, Columns], only: Sequence[str] | None) -> dict[str
         return systems
     unknown = [name for name in only if name not in systems]
     if unknown:
-        raise InputError(f"--systems: no system {unknown[0]!r}; there are {', '.join(systems)}")
+        there = f"there are {', '.join(systems)}{meant(unknown[0], systems)}"
+        raise InputError(f"--systems: no system {unknown[0]!r}; {there}")
     return {name: systems[name] for name in only}

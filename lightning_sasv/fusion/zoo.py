@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.doubts import Where, numbered
 from lightning_sasv.trials import FusedScores, Scores
@@ -76,12 +76,14 @@ def build_system(name: str, **overrides: Any) -> FusionSystem:
     from lightning_sasv.fusion.system import FusionSystem
 
     if name not in SYSTEMS:
-        raise InputError(f"unknown system {name!r}; expected one of {', '.join(SYSTEMS)}")
+        listed = f"{', '.join(SYSTEMS)}{meant(name, SYSTEMS)}"
+        raise InputError(f"unknown system {name!r}; expected one of {listed}")
     known = signature(Fusion).parameters
     for setting in overrides:
         if setting not in known:
             raise InputError(
                 f"a fusion system has no setting {setting!r}; expected one of {', '.join(known)}"
+                f"{meant(setting, known)}"
             )
     return FusionSystem(**(SYSTEMS[name] | overrides))
 
@@ -101,9 +103,10 @@ def system_names(text: str) -> list[str]:
     names = [name for part in parts for name in groups.get(part, [part])]
     unknown = [name for name in names if name not in SYSTEMS]
     if unknown or not names:
+        name = (unknown or [text])[0]
         raise InputError(
-            f"--systems: unknown system {(unknown or [text])[0]!r}; expected paper, ours, all, or "
-            f"some of {', '.join(SYSTEMS)}"
+            f"--systems: unknown system {name!r}; expected paper, ours, all, or some of "
+            f"{', '.join(SYSTEMS)}{meant(name, [*groups, *SYSTEMS])}"
         )
     return list(dict.fromkeys(names))
 

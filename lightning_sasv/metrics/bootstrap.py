@@ -26,7 +26,7 @@ from lightning_sasv.checks import (
     as_scores,
     check_same_length,
 )
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.functional.points import Classes, Weighting
 from lightning_sasv.metrics.registry import DEFAULTS, METRICS, Settings, resampled, values_of
 
@@ -378,7 +378,8 @@ def as_columns(
     """
     for name in names:
         if name not in METRICS:
-            raise InputError(f"unknown metric {name!r}; expected one of {', '.join(resampled())}")
+            known = f"expected one of {', '.join(resampled())}{meant(name, resampled())}"
+            raise InputError(f"unknown metric {name!r}; {known}")
     if not isinstance(scores, Mapping):
         needed = list({column: None for name in names for column in METRICS[name].columns})
         if len(needed) > 1 and (set(needed) != {"asv", "cm"}):

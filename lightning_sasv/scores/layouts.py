@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 
 LABELS = ("spoof", "target", "nontarget", "bonafide")
 """Words of the label column; the first three at the places of their ``TrialClass`` codes."""
@@ -114,6 +114,7 @@ _BY_ANY_NAME = LAYOUTS | _ALIASES | _layouts("lists")
 def layout_named(name: str) -> Layout:
     """Layout by its name or one of its aliases."""
     if name not in _BY_ANY_NAME:
-        known = ", ".join([*LAYOUTS, *_ALIASES])
-        raise InputError(f"unknown format {name!r}; formats: {known}")
+        known = [*LAYOUTS, *_ALIASES]
+        listed = f"formats: {', '.join(known)}{meant(name, known)}"
+        raise InputError(f"unknown format {name!r}; {listed}")
     return _BY_ANY_NAME[name]

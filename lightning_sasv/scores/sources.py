@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import is_file, read_yaml
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import LAYOUTS, ROLES, layout_named
@@ -194,7 +194,8 @@ def read_costs(text: str) -> CostModel:
     if text in PRESETS:
         return PRESETS[text]
     if not is_file(text):
-        raise InputError(f"--costs {text} is neither a preset ({', '.join(PRESETS)}) nor a file")
+        listed = f"({', '.join(PRESETS)}) nor a file{meant(text, PRESETS)}"
+        raise InputError(f"--costs {text} is neither a preset {listed}")
     try:
         content = read_yaml(text)
         if not isinstance(content, dict):
