@@ -14,7 +14,6 @@ from typing import NoReturn
 
 from lightning_sasv import __version__, gate, signals
 from lightning_sasv.errors import InputError, RunError, meant
-from lightning_sasv.helpers import obey
 from lightning_sasv.program import HELP, read_options, using, with_shipped, with_underscores
 from lightning_sasv.terminal import BROKEN_OFF, fail, terminal
 
@@ -80,8 +79,7 @@ def _run_function(command: str, args: Sequence[str]) -> None:
     from jsonargparse import auto_cli
 
     from lightning_sasv.commands import arguments
-    from lightning_sasv.commands.loading import read_within_limits
-    from lightning_sasv.commands.names import open_imports
+    from lightning_sasv.commands.loading import open_imports, read_within_limits
 
     read_within_limits()
     open_imports()
@@ -104,7 +102,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     own_process = args is None
     if own_process:
-        obey()
+        signals.obey()
     with terminal():
         try:
             with signals.listening(to_the_end=own_process):

@@ -21,7 +21,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from lightning_sasv.helpers import ALL, exit_code, importing, rank
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+ALL = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))
+
+PARENT = "LIGHTNING_SASV_PARENT"
+"""Variable for the processes of one training: the one that starts the others, and ends them."""
 
 PATIENCE = 6.0
 """Seconds that an orderly end may take."""
@@ -34,6 +38,50 @@ ADVICE = "what was written so far is kept: start the same command again"
 
 End = Callable[[int], object]
 """Ends a helper: called with the number of the signal, and with SIGKILL when there is no time."""
+
+
+def exit_code(number: int) -> int:
+    """What a command that was stopped by a signal exits with; SIGUSR1 asks for a checkpoint."""
+    return 75 if number == getattr(signal, "SIGUSR1", None) else 128 + number
+
+
+def importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
+def rank() -> int:
+    """Number of this process among those of one training."""
+    variables = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+    return next((int(os.environ[v]) for v in variables if os.environ.get(v, "").isdigit()), 0)
+
+
+def ignore_signals() -> None:
+    """Leave signals to another process, which ends this one."""
+    for one in ALL:
+        signal.signal(one, signal.SIG_IGN)
+
+
+def obey() -> None:
+    """In a process that another one started for its training, leave signals to it and end with it.
+
+    The Trainer starts such a process by the same command line; it is told from others by its
+    environment.
+    """
+    if os.environ.get("LOCAL_RANK", "0") != "0" and os.environ.get(PARENT):
+        ignore_signals()
+        arguments = (int(os.environ[PARENT]),)
+        threading.Thread(target=_end_with, args=arguments, name="parent", daemon=True).start()
+    else:
+        os.environ[PARENT] = str(os.getpid())
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
 
 
 class Stopped(KeyboardInterrupt):

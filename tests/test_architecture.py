@@ -20,16 +20,14 @@ PACKAGE = Path(__file__).parents[1] / "lightning_sasv"
 DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "errors": (),
     "program": ("errors",),
-    "helpers": (),
-    "signals": ("helpers",),
+    "signals": (),
     "terminal": (),
     "gate": ("limits", "plain", "terminal"),
     "console": ("program", "terminal"),
     "limits": ("program",),
     "files": ("limits", "plain"),
     "places": ("errors",),
-    "owners": (),
-    "locks": ("owners", "places", "files", "console"),
+    "locks": ("places", "files", "console"),
     "trials": ("errors",),
     "checks": ("trials",),
     "numerics": ("checks",),
@@ -40,7 +38,7 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "scores": ("places", "files", "decisions"),
     "data": ("scores", "locks", "checkpoints"),
     "frontends": ("signals", "data", "tensor_files", "gate"),
-    "models": ("data", "fusion", "extensions"),
+    "models": ("data", "fusion"),
     "results": ("fitted", "scores", "locks"),
     "report": ("results", "console"),
     "evaluation": ("results", "console"),
@@ -48,7 +46,6 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "plain": (),
     "tensor_files": ("program",),
     "checkpoints": ("files", "plain", "tensor_files"),
-    "extensions": ("checkpoints",),
     "loggers": ("files", "gate"),
     "callbacks": ("models", "results", "report", "checkpoints", "loggers", "signals"),
     "experiment": ("callbacks", "console", "gate"),
@@ -264,7 +261,7 @@ def test_the_page_on_architecture_names_what_is_there(repository: Path) -> None:
     roots = (PACKAGE, repository)
     assert not {n for n in named if not any((root / n).is_file() for root in roots)}
     drawn = set(re.findall(r"\w+", page[page.index("flowchart BT") : page.index("The way")]))
-    assert DIRECTION.keys() - {"checkpoints", "extensions", "loggers"} <= drawn
+    assert DIRECTION.keys() - {"checkpoints", "loggers"} <= drawn
 
 
 @pytest.mark.parametrize(

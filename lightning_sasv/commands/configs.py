@@ -1,7 +1,7 @@
 """The gate of the training commands: a configuration is walked before anything of it is made.
 
 Lightning's command line makes an object of each ``class_path``. What it may be is listed in
-``commands/names.py``; here it is seen to that it stands where its kind is asked for, and that its
+``commands/loading.py``; here it is seen to that it stands where its kind is asked for, and that its
 arguments are plain. What is made is looked up once more (:func:`make`).
 """
 
@@ -20,7 +20,7 @@ from pytorch_lightning.loggers import CometLogger, Logger, WandbLogger
 from pytorch_lightning.plugins import CheckpointIO
 
 from lightning_sasv import gate
-from lightning_sasv.commands.names import KINDS, Factory, library, typed
+from lightning_sasv.commands.loading import KINDS, Factory, library, typed
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import is_file, read_yaml
 from lightning_sasv.loggers import check_comet, check_workspace

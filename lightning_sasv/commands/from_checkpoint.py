@@ -7,9 +7,14 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from lightning_sasv.checkpoints import is_remote, need_trust, read_checkpoint
+from lightning_sasv.checkpoints import (
+    Extension,
+    extensions_in,
+    is_remote,
+    need_trust,
+    read_checkpoint,
+)
 from lightning_sasv.data.datamodule import SASVDataModule
-from lightning_sasv.extensions import Extension, extensions_in
 from lightning_sasv.models import SASVModule
 from lightning_sasv.plain import settings_of
 

@@ -19,8 +19,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json
-from lightning_sasv.helpers import rank
-from lightning_sasv.signals import heard
+from lightning_sasv.signals import heard, rank
 
 NOTE = "slurm.json"
 """File in the folder of a run: which job began it, by which command."""

@@ -22,13 +22,17 @@ from lightning_sasv.callbacks import KeepBest, LeaveSignals
 from lightning_sasv.callbacks.leave_signals import end_ranks
 from lightning_sasv.callbacks.write_results import finish, is_dry_run, written_folder
 from lightning_sasv.commands.arguments import OneLineErrors, check_overwrite, one_line
-from lightning_sasv.commands.begun import ConfigOfBegun
 from lightning_sasv.commands.configs import check_command, check_readable, make
 from lightning_sasv.commands.from_checkpoint import data_of, model_of, take_settings
-from lightning_sasv.commands.loading import check_words, read_within_limits
-from lightning_sasv.commands.names import guard_resolvers, library, open_imports
+from lightning_sasv.commands.loading import (
+    check_words,
+    guard_resolvers,
+    library,
+    open_imports,
+    read_within_limits,
+)
 from lightning_sasv.commands.requeue import NoteJob, began, check_leftovers, requeueing
-from lightning_sasv.commands.run_folder import taken
+from lightning_sasv.commands.run_folder import ConfigOfBegun, taken
 from lightning_sasv.console import print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError, RunError

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from lightning_sasv.checks import positive
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.launcher_options import LauncherOptions
+from lightning_sasv.experiment.launch import LauncherOptions
 from lightning_sasv.experiment.recipe import Recipe, make_corpus, parse_seeds
 from lightning_sasv.experiment.sweep import sweep
 from lightning_sasv.experiment.workers import Workers, usable_processes

@@ -15,7 +15,6 @@ from typing import Any
 
 from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.experiment.children import run_child
 from lightning_sasv.experiment.sweep_command import (
     check_command,
     check_parameters,
@@ -23,6 +22,7 @@ from lightning_sasv.experiment.sweep_command import (
     check_value,
     expand,
 )
+from lightning_sasv.experiment.workers import run_child
 from lightning_sasv.files import read_yaml
 from lightning_sasv.limits import GRID_POINTS
 from lightning_sasv.program import handed_on

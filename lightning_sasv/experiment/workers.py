@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import subprocess
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import cores
-from lightning_sasv.helpers import deaf, ignore_signals
 from lightning_sasv.program import Program, program, safe_path, using
-from lightning_sasv.signals import add_helper, held
+from lightning_sasv.signals import ALL, PATIENCE, Stopped, add_helper, held, ignore_signals
 
 MOST = 4
 """Processes that are used unless the user wants more: each holds the corpus in memory."""
@@ -41,6 +43,26 @@ def usable_processes(pieces: int, wanted: int | None, threads: int) -> int:
 
         wanted = 1 if torch.cuda.is_available() else min(MOST, cores() // threads)
     return max(1, min(pieces, wanted))
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Processes started here hear no signal, not even while they import; this one does after.
+
+    The tracker of shared resources, which a first process needs, would lift the block.
+    """
+    from multiprocessing import resource_tracker  # not before it is needed
+
+    if not hasattr(signal, "pthread_sigmask"):  # not on every system
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
+    try:
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Workers:
@@ -154,3 +176,37 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+def run_child(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> int:
+    """Run a command to its end, and return its exit code.
+
+    Its processes are a group of their own, so that each hears a signal once: from here. After one
+    they have time for an orderly end, not longer.
+
+    Args:
+        words: The command.
+        environment: Its environment.
+        folder: Its working directory.
+    """
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with held():
+            process = subprocess.Popen(words, env=environment, cwd=folder, process_group=0)
+            add_helper(lambda number: _tell(process, number))
+        return process.wait()
+    except KeyboardInterrupt as error:
+        if not isinstance(error, Stopped):  # nobody else hands it on
+            _tell(process, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            if process is not None:
+                process.wait(PATIENCE - 1)
+        _tell(process, signal.SIGKILL)
+        raise
+
+
+def _tell(process: subprocess.Popen[bytes] | None, number: int) -> None:
+    """Send a signal to every process of a command that runs."""
+    if process is not None and process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)

@@ -11,9 +11,8 @@ from pytorch_lightning import Callback, LightningModule
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
-from lightning_sasv.checkpoints import read_checkpoint, settings
+from lightning_sasv.checkpoints import KEY, describe, extensions_in, read_checkpoint, settings
 from lightning_sasv.errors import InputError
-from lightning_sasv.extensions import KEY, describe, extensions_in
 from lightning_sasv.files import read_yaml
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.fusion.doubts import as_warnings

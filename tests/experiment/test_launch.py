@@ -11,6 +11,7 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.errors import RunError
 from lightning_sasv.experiment import launch as launch_module
+from lightning_sasv.experiment import run as run_module
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
 from tests.helpers import failure_of
@@ -72,7 +73,7 @@ def test_a_failed_job_is_named_with_its_logs(
     def fail(job: Job) -> None:
         raise OSError(f"no disk for seed {job.seeds[0]}")
 
-    monkeypatch.setattr(launch_module, "run_job", fail)
+    monkeypatch.setattr(run_module, "run_job", fail)
     job = Job(Recipe(data={"scale": 0.02}, epochs=1), (1, 2), ("B1",), tmp_path / "out", stack=1)
     with pytest.raises(RunError, match=r"2 of 2 submitted jobs failed .*no disk for seed 1") as e:
         launch_module.launch(job, "local")

@@ -23,7 +23,7 @@ import torch
 
 from lightning_sasv.cli import main as run_command
 from lightning_sasv.commands.train import base_config
-from lightning_sasv.helpers import ALL, exit_code
+from lightning_sasv.signals import ALL, exit_code
 from tests.faults.forks import finish
 
 FIT = ["fit", "--config", str(base_config().parent / "L3c.yaml"), "--data.scale=0.02"]

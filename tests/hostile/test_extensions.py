@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from lightning_sasv.checkpoints import GROUP
 from lightning_sasv.cli import main
 from lightning_sasv.data import make_twin
 from lightning_sasv.errors import InputError
-from lightning_sasv.extensions import GROUP
 from lightning_sasv.models import SASVModule
 from lightning_sasv.program import Program, using
 from tests.helpers import plain_trainer, shared_data

@@ -23,7 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from lightning_sasv import gate
 from lightning_sasv.cli import COMMANDS, command_function
 from lightning_sasv.commands.configs import check
-from lightning_sasv.commands.names import library, open_imports
+from lightning_sasv.commands.loading import library, open_imports
 from lightning_sasv.errors import InputError
 
 PACKAGES = ("lightning_sasv", "pytorch_lightning", "lightning_fabric", "torchmetrics", "torch")

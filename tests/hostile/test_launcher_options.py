@@ -13,7 +13,8 @@ import yaml
 
 from lightning_sasv import gate
 from lightning_sasv.experiment import launch as launch_module
-from lightning_sasv.experiment.launcher_options import FROM_FILES
+from lightning_sasv.experiment import run as run_module
+from lightning_sasv.experiment.launch import FROM_FILES
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
 from lightning_sasv.program import FROM_FILE, Program, using
@@ -107,8 +108,8 @@ def test_results_of_jobs_that_lie_in_the_folder_already_are_not_read(
     for file in ("7_0_result.pkl", "7_result.pkl", "7_submitted.pkl"):
         (here / "out" / "jobs" / file).write_bytes(pickles()["system"])
     waited: list[Any] = []
-    monkeypatch.setattr(launch_module, "begin", lambda *_: (None, "key", [1]))
-    monkeypatch.setattr(launch_module, "add_intervals", lambda *_: None)
+    monkeypatch.setattr(run_module, "begin", lambda *_: (None, "key", [1]))
+    monkeypatch.setattr(run_module, "add_intervals", lambda *_: None)
     monkeypatch.setattr(launch_module, "_wait", lambda jobs, _: waited.extend(jobs))
     launch_module.launch(Job(Recipe(), (1,), ("B1",), here / "out"), "slurm")
     assert [job.job_id for job in waited] == ["7"]

@@ -22,8 +22,7 @@ from lightning_sasv.cli import main
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation import fusing
-from lightning_sasv.locks import lock, next_version, owner_of
-from lightning_sasv.owners import Owner, myself
+from lightning_sasv.locks import Owner, lock, myself, next_version, owner_of
 from lightning_sasv.places import LOCK
 from lightning_sasv.program import Program, using
 from lightning_sasv.scores import write_scores
