@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from lightning_sasv.checks import (
     check_same_length,
 )
 from lightning_sasv.decisions.costs import PRESETS, CostModel, as_cost_model
+from lightning_sasv.decisions.policy import compared
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.cllr import cllr_parts_of, warn_if_infinite
 from lightning_sasv.metrics.functional.cross_entropy import cross_entropy_of, refitted
@@ -34,14 +35,16 @@ from lightning_sasv.metrics.functional.dcf import (
     Version,
     a_dcf_weights,
     cm_dcf_weights,
+    cost_at,
     dcf_of,
+    normaliser,
     rates_at_eer,
     t_dcf_of,
 )
 from lightning_sasv.metrics.functional.eer import Convention, rate_of, threshold_of
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.functional.teer import meeting_of, tandem_eer_of
-from lightning_sasv.trials import TASKS, TrialClass
+from lightning_sasv.trials import TASKS, FusedScores, TrialClass
 
 Unit = Literal["rate", "bits", "cost", "score", "flag"]
 UNITS: Mapping[Unit, int] = {"rate": 0, "bits": 1, "cost": 2, "score": 3, "flag": 4}
@@ -59,6 +62,8 @@ ON_PAGE: Decimals = {**FULL, "rate": 2, "bits": 3}
 """Decimals of each unit: in ``evaluate``, in short tables, on the page."""
 
 UNDEFINED = "–"
+NO_LLR = "no LLR"
+"""Why a score that claims nothing has no actual cost; tables print it in place of the value."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,9 @@ class Settings:
         tandem_costs: Costs and priors of the t-DCF and of the countermeasure's DCF.
         convention: Of the EERs.
         priors: Cost model whose priors weight the cross-entropy.
+        dev_threshold: Threshold of the smallest a-DCF on dev; ``None`` where dev is not known.
+        not_llr: Whether the fused score is known to be no log-likelihood ratio, so that it has no
+            actual cost.
 
     Example:
         >>> Settings(convention="rocch").costs.p_target
@@ -80,6 +88,8 @@ class Settings:
     tandem_costs: CostModel = field(default_factory=lambda: PRESETS["asvspoof5"])
     convention: Convention = "asvspoof"
     priors: CostModel = field(default_factory=CostModel)
+    dev_threshold: float | None = None
+    not_llr: bool = False
 
 
 DEFAULTS = Settings()
@@ -132,6 +142,7 @@ class Metric:
             there are neither intervals nor comparisons.
         of_llrs: Whether it takes the scores for log-likelihood ratios, and is wanted only if they
             are.
+        of_dev: Whether it takes a threshold from dev, and is wanted only if that is known.
         tables: Where it is shown beside ``evaluate``, which shows every metric.
         instead: Metric whose value is shown, with a mark, where this one is undefined.
 
@@ -151,6 +162,7 @@ class Metric:
     meaning: str = ""
     lower_is_better: bool | None = True
     of_llrs: bool = False
+    of_dev: bool = False
     tables: Collection[Place] = ()
     instead: str | None = None
 
@@ -161,6 +173,10 @@ class Metric:
     def title(self, unit: str = " %", *, narrow: bool = False) -> str:
         """Its heading, with the unit where it is a rate: ``SASV-EER %``."""
         return (self.short if narrow else self.heading) + (unit if self.unit == "rate" else "")
+
+    def applies(self, llrs: bool, dev: bool) -> bool:
+        """Whether it is wanted of scores that are LLRs or not, with dev known or not."""
+        return (llrs or not self.of_llrs) and (dev or not self.of_dev)
 
     def text(self, value: float | None, decimals: Decimals = FULL) -> str:
         """A value of it as people read it."""
@@ -205,6 +221,45 @@ def _dcf(task: str, part: str) -> Function:
         return dcf_of(classes.task(task), ways[task])
 
     return _part(f"DCF {task}", find, part)
+
+
+def _actual(classes: Classes, settings: Settings) -> float:
+    """a-DCF of the fused score at −log β̃, the threshold that costs and priors ask of an LLR."""
+    if settings.not_llr:
+        raise UndefinedMetricError(NO_LLR)
+    return _dcf("sasv", "actual")(classes, settings)
+
+
+def _at_dev_threshold(classes: Classes, settings: Settings) -> float:
+    """a-DCF of the fused score at the threshold that is best on dev."""
+    if settings.dev_threshold is None:
+        raise UndefinedMetricError("no dev scores")
+    weights = a_dcf_weights(settings.costs)
+    return cost_at(classes.task("sasv"), weights, settings.dev_threshold) / normaliser(weights)
+
+
+def _policy(classes: Classes, settings: Settings) -> float:
+    """a-DCF of the Bayes rule on the pair: −log[(1−ρ̃) e^(−a) + ρ̃ e^(−c)] > −log β̃.
+
+    It belongs to the pair of LLRs, whatever rule fuses them.
+    """
+    weights = a_dcf_weights(settings.costs)
+    scale = normaliser(weights)
+
+    def scored() -> tuple[Classes, float]:
+        asv, cm = classes.columns["asv"], classes.columns["cm"]
+        score, threshold = compared(FusedScores(asv, cm, cm), settings.costs)
+        return Classes({"sasv": score}, classes.codes), threshold
+
+    own, threshold = classes.for_all_weights("policy", scored)
+    drawn = own if classes.weights is None else own.weighted(classes.weights)
+    return cost_at(drawn.task("sasv"), weights, threshold) / scale
+
+
+def _concurrent(classes: Classes, _: Settings) -> float:
+    if math.isnan(value := meeting_of(classes)):
+        raise UndefinedMetricError("no concurrent point")
+    return value
 
 
 def _t_eer(part: str) -> Function:
@@ -262,15 +317,31 @@ _ENTRIES = (
         _dcf("sasv", "min"),
         short="a-DCF",
         spoken="min a-DCF",
-        meaning="at the best threshold, costs a-dcf1",
+        meaning="of the fused score, at the threshold that is best on these very trials",
         tables=(*_SHORT, "cards"),
     ),
     Metric(
+        *("dev_a_dcf", "a-DCF at dev threshold", "cost", _SASV),
+        _at_dev_threshold,
+        short="at dev",
+        meaning="of the fused score, at the threshold that is best on dev",
+        of_dev=True,
+    ),
+    Metric(
         *("act_a_dcf", "a-DCF actual", "cost", _SASV),
-        _dcf("sasv", "actual"),
+        _actual,
+        short="actual",
         spoken="actual a-DCF",
-        meaning="at the Bayes threshold, costs a-dcf1",
+        meaning="of the fused score as a log-likelihood ratio, at the Bayes threshold",
         tables=("page", "cards"),
+    ),
+    Metric(
+        *("policy_a_dcf", "a-DCF of the policy", "cost", _PAIR),
+        _policy,
+        short="policy",
+        spoken="policy a-DCF",
+        meaning="of the Bayes rule on the pair of LLRs; the same for every rule that fuses them",
+        of_llrs=True,
     ),
     _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
     *_eer("asv", "ASV EER", tables=_GROUPS),
@@ -282,7 +353,7 @@ _ENTRIES = (
     Metric("cm_act_dcf", "CM DCF actual", "cost", _CM, _dcf("cm", "actual")),
     Metric(
         *("t_eer", "t-EER", "rate", _PAIR),
-        lambda classes, _: meeting_of(classes),
+        _concurrent,
         meaning="tandem equal error rate of the pair that is fused",
         tables=(*_PAPER, "groups"),
         instead="t_eer_closest",
@@ -314,11 +385,12 @@ def metrics_for(place: Place) -> list[Metric]:
     return sorted(found, key=lambda metric: metric.unit == "cost")
 
 
-def resampled(llrs: bool = True) -> dict[str, tuple[str, ...]]:
+def resampled(llrs: bool = True, dev: bool = False) -> dict[str, tuple[str, ...]]:
     """Metrics that have a direction, hence intervals and differences, and the columns they need.
 
     Args:
         llrs: Whether the scores are log-likelihood ratios.
+        dev: Whether thresholds of dev are known.
 
     Example:
         >>> resampled()["t_eer"]
@@ -327,7 +399,7 @@ def resampled(llrs: bool = True) -> dict[str, tuple[str, ...]]:
     return {
         metric.name: metric.columns
         for metric in METRICS.values()
-        if metric.lower_is_better is not None and (llrs or not metric.of_llrs)
+        if metric.lower_is_better is not None and metric.applies(llrs, dev)
     }
 
 
@@ -338,9 +410,40 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def values_of(
+class Explained(NamedTuple):
+    """Values by name, NaN where undefined, and the reason for each of those.
+
+    Example:
+        >>> Explained({"act_a_dcf": math.nan}, {"act_a_dcf": NO_LLR}).undefined["act_a_dcf"]
+        'no LLR'
+    """
+
+    values: dict[str, float]
+    undefined: dict[str, str]
+
+
+def explained(
     names: Sequence[str], classes: Classes, settings: Settings, *, allow_missing: bool = True
-) -> dict[str, float]:
+) -> Explained:
+    """Metrics of sorted classes by name, and why those are NaN that are.
+
+    Example:
+        >>> classes = Classes({"asv": np.array([1.0])}, as_labels(["target"]))
+        >>> explained(["asv_eer"], classes, DEFAULTS).undefined
+        {'asv_eer': 'no nontarget trials: the metric is undefined for an empty class'}
+    """
+    found = Explained({}, {})
+    for name in names:
+        try:
+            found.values[name] = METRICS[name].function(classes, settings)
+        except (UndefinedMetricError, EmptyClassError) as error:
+            if isinstance(error, EmptyClassError) and not allow_missing:
+                raise
+            found.values[name], found.undefined[name] = math.nan, str(error)
+    return found
+
+
+def values_of(names: Sequence[str], classes: Classes, settings: Settings) -> dict[str, float]:
     """Metrics of sorted classes by name; NaN where they are undefined or a class has no weight.
 
     Example:
@@ -348,15 +451,7 @@ def values_of(
         >>> values_of(["asv_eer"], classes, DEFAULTS)
         {'asv_eer': 0.0}
     """
-    found = {}
-    for name in names:
-        try:
-            found[name] = METRICS[name].function(classes, settings)
-        except (UndefinedMetricError, EmptyClassError) as error:
-            if isinstance(error, EmptyClassError) and not allow_missing:
-                raise
-            found[name] = math.nan
-    return found
+    return explained(names, classes, settings).values
 
 
 def all_metrics(
@@ -398,11 +493,11 @@ def all_metrics(
         >>> found["sasv_eer"], found["min_a_dcf"]
         (0.0, 0.0)
     """
-    columns = _columns(asv=asv, cm=cm, sasv=sasv)
-    codes = as_labels(labels)
-    check_same_length({**columns, "labels": codes})
+    columns = {"asv": asv, "cm": cm, "sasv": sasv}
+    given = {name: column for name, column in columns.items() if column is not None}
     settings = Settings(as_cost_model(costs), as_cost_model(tandem_costs), convention)
-    return _evaluate(Classes(columns, codes), settings, llrs, allow_missing)
+    found = explained_metrics(given, labels, settings, llrs=llrs, allow_missing=allow_missing)
+    return found.values
 
 
 def by_group(
@@ -455,7 +550,8 @@ def by_group(
         member = column == name
         chosen = np.flatnonzero(member & spoof | ~spoof if attacks else member)
         part = {key: values[chosen] for key, values in columns.items()}
-        results[str(name)] = _evaluate(Classes(part, codes[chosen]), settings, llrs, True)
+        found = _evaluate(Classes(part, codes[chosen]), settings, llrs, True)
+        results[str(name)] = found.values
     return results
 
 
@@ -466,18 +562,44 @@ def _columns(**given: ArrayLike | None) -> dict[str, Floats]:
     return columns
 
 
-def _evaluate(
-    classes: Classes, settings: Settings, llrs: bool, allow_missing: bool
-) -> dict[str, float]:
+def explained_metrics(
+    columns: Mapping[str, ArrayLike],
+    labels: ArrayLike,
+    settings: Settings = DEFAULTS,
+    *,
+    llrs: bool = False,
+    allow_missing: bool = False,
+) -> Explained:
+    """Every metric that the columns and settings allow, and a reason for each that is undefined.
+
+    Args:
+        columns: Scores by name: ``asv``, ``cm``, ``sasv``.
+        labels: ``TrialClass`` codes or words.
+        settings: Costs, conventions, the threshold of dev, whether ``sasv`` is no LLR.
+        llrs: As for :func:`all_metrics`.
+        allow_missing: As for :func:`all_metrics`.
+
+    Example:
+        >>> sasv, labels = [3.0, 1.0, 0.0], ["target", "nontarget", "spoof"]
+        >>> explained_metrics({"sasv": sasv}, labels, Settings(not_llr=True)).undefined
+        {'act_a_dcf': 'no LLR'}
+    """
+    given, codes = _columns(**columns), as_labels(labels)
+    check_same_length({**given, "labels": codes})
+    return _evaluate(Classes(given, codes), settings, llrs, allow_missing)
+
+
+def _evaluate(classes: Classes, settings: Settings, llrs: bool, allow_missing: bool) -> Explained:
     check_known("convention", settings.convention, Convention)
     names = [
         metric.name
         for metric in METRICS.values()
-        if set(metric.columns) <= classes.columns.keys() and (llrs or not metric.of_llrs)
+        if set(metric.columns) <= classes.columns.keys()
+        and metric.applies(llrs, settings.dev_threshold is not None)
     ]
-    found = values_of(names, classes, settings, allow_missing=allow_missing)
+    found = explained(names, classes, settings, allow_missing=allow_missing)
     for name, task in (("cllr", "sasv"), ("cm_cllr", "cm")):
-        if math.isinf(found.get(name, 0.0)):
+        if math.isinf(found.values.get(name, 0.0)):
             positive, *negatives = (part.values for part in classes.task(task).parts)
             warn_if_infinite(math.inf, positive, np.concatenate(negatives))
     return found

@@ -235,6 +235,10 @@ def test_cross_entropy_is_wanted_by_name_and_has_intervals(tmp_path: Path) -> No
     assert found.metrics["x"].items() > plain.metrics["x"].items()
     value = cross_entropy(scores.asv, scores.cm, scores.label).value
     assert found.metrics["x"]["nce"] == pytest.approx(value)
-    assert found.intervals["x"].keys() - plain.intervals["x"].keys() == {"nce", "nce_min"}
+    assert found.intervals["x"].keys() - plain.intervals["x"].keys() == {
+        "nce",
+        "nce_min",
+        "policy_a_dcf",
+    }
     low, high = found.intervals["x"]["nce"].interval()
     assert low < value < high

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from lightning_sasv.decisions.costs import CostModel
+from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.metrics.functional import (
     a_dcf,
     all_metrics,
@@ -21,6 +21,7 @@ from lightning_sasv.metrics.functional import (
     t_dcf,
     t_eer,
 )
+from lightning_sasv.metrics.registry import Settings, explained_metrics
 
 Columns = dict[str, np.ndarray]
 Four = tuple[np.ndarray, ...]
@@ -138,3 +139,37 @@ def test_mistakes_are_named() -> None:
         all_metrics([1.0, 2.0], None, None, [1, 2, 0])
     with pytest.raises(ValueError, match="'groups': 1"):
         by_group(["a"], [1, 2, 0], sasv=[1.0, 2.0, 3.0])
+
+
+def test_costs_by_their_names(columns: Columns, simulated: Columns) -> None:
+    """Dev threshold, actual and policy cost are single sums over trials."""
+    labels, costs = simulated["labels"], PRESETS["a-dcf1"]
+    settings = Settings(costs, dev_threshold=3.0)
+    found = explained_metrics(columns, labels, settings, llrs=True)
+    a, c = columns["asv"], columns["cm"]
+    rho, threshold = 2 / 3, np.log(1.5 / 0.9)
+    policy = -np.log((1 - rho) * np.exp(-a) + rho * np.exp(-c))
+    ways = {
+        "dev_a_dcf": columns["sasv"] > 3.0,
+        "act_a_dcf": columns["sasv"] > threshold,
+        "policy_a_dcf": policy > threshold,
+    }
+    for name, accepted in ways.items():
+        rates = [np.mean(accepted[labels == kind]) for kind in (1, 2, 0)]
+        cost = (0.9 * (1 - rates[0]) + 0.5 * rates[1] + 1.0 * rates[2]) / 0.9
+        assert found.values[name] == pytest.approx(cost, rel=1e-12), name
+    plain = explained_metrics(columns, labels, Settings(costs, not_llr=True))
+    assert plain.undefined["act_a_dcf"] == "no LLR"
+    assert math.isnan(plain.values["act_a_dcf"])
+    assert not plain.values.keys() & {"dev_a_dcf", "policy_a_dcf"}
+    assert found.undefined.keys() == {n for n, x in found.values.items() if math.isnan(x)}
+
+
+def test_every_undefined_metric_has_its_reason() -> None:
+    labels = ["target", "target", "nontarget", "nontarget"]
+    found = explained_metrics({"asv": [2.0, 1.0, 0.0, 0.5]}, labels, allow_missing=True)
+    assert found.undefined == {}
+    scores = {"sasv": [2.0, 1.0, 0.0, 0.5]}
+    found = explained_metrics(scores, labels, allow_missing=True)
+    assert found.undefined["sasv_eer"].startswith("no spoof trials")
+    assert found.undefined.keys() == {n for n, x in found.values.items() if math.isnan(x)}
