@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback, Trainer
+from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
@@ -121,17 +121,27 @@ def _part(state: dict[str, Tensor], part: str) -> Any:
     return {name.removeprefix(f"{part}."): state[name] for name in own}
 
 
-def SaveLast(folder: str | None = None) -> ModelCheckpoint:  # noqa: N802  # a class until 0.1
+class SaveLast(ModelCheckpoint):
     """Saves ``last.ckpt`` after each epoch, for ``--ckpt_path last``.
+
+    A training that stops within an epoch (``max_steps``, ``max_time``) saves it before that epoch
+    counts as finished, and goes on in the midst of it.
 
     Args:
         folder: Where to save; by default ``checkpoints`` in the folder of the first logger.
     """
-    return ModelCheckpoint(
-        dirpath=folder,
-        filename="last",
-        save_top_k=1,
-        every_n_epochs=1,
-        enable_version_counter=False,
-        save_on_train_epoch_end=True,
-    )
+
+    def __init__(self, folder: str | None = None) -> None:
+        super().__init__(
+            dirpath=folder,
+            filename="last",
+            save_top_k=1,
+            every_n_epochs=1,
+            enable_version_counter=False,
+            save_on_train_epoch_end=True,
+        )
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save where the training stops within an epoch."""
+        if trainer.should_stop and not trainer.is_last_batch:
+            self.on_train_epoch_end(trainer, pl_module)

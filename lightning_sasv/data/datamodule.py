@@ -102,9 +102,9 @@ class SASVDataModule(LightningDataModule):
 
     def train_dataloader(self) -> BlockLoader:
         """Blocks of training steps."""
-        sizes = self.batch_size, self.steps_per_block
-        blocks = TrainBlocks(self.corpus.train, self.seeds, *sizes, *self._processes())
-        return BlockLoader(blocks, bool(self.trainer and self.trainer.overfit_batches))  # type: ignore[attr-defined]
+        of_epoch = self.corpus.train, self.seeds, self.batch_size
+        blocks = TrainBlocks(*of_epoch, *self._processes())
+        return BlockLoader(blocks, self.steps_per_block, self.trainer)
 
     def _probes(self, data: TrialSet) -> DataLoader[ProbeBatch]:
         batches = ProbeBatches(data, self.score_batch_size, *self._processes())

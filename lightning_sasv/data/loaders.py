@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +27,13 @@ class TrainBlock(NamedTuple):
         label: 1 bona fide, 0 spoof, ``IGNORE`` padding, (steps, seeds, batch).
         counts: Spoof and bona fide probes in the whole batch over all processes,
             (steps, seeds, 2).
+        last: Steps of the epoch that have been made when these are.
     """
 
     vectors: Tensor
     label: Tensor
     counts: Tensor
+    last: int
 
 
 class ProbeBatch(NamedTuple):
@@ -42,17 +44,16 @@ class ProbeBatch(NamedTuple):
 
 
 class TrainBlocks(Dataset[TrainBlock]):
-    """Block ``(epoch, number)`` of the training; a pure function of seeds, epoch and number.
+    """Steps ``(epoch, first, last)`` of the training; a pure function of seeds, epoch and steps.
 
-    An epoch of N trials is cut into batches of ``batch_size``, the last one smaller, and
-    ``steps_per_block`` consecutive batches make a block. With several processes each takes its
-    share of every batch, so that the global batch stays the same.
+    An epoch of N trials is cut into batches of ``batch_size``, the last one smaller; each is a
+    step, and consecutive ones make a block. With several processes each takes its share of every
+    batch, so that the global batch stays the same.
 
     Args:
         data: Training utterances and embeddings.
         seeds: One training per seed, all with the same schedule.
         batch_size: Trials of an optimiser step, over all processes.
-        steps_per_block: Optimiser steps of a block.
         rank: Number of this process.
         world_size: Number of processes.
     """
@@ -62,7 +63,6 @@ class TrainBlocks(Dataset[TrainBlock]):
         data: TrainingSet,
         seeds: Sequence[int],
         batch_size: int,
-        steps_per_block: int,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -70,13 +70,12 @@ class TrainBlocks(Dataset[TrainBlock]):
         self.sampler = TrialSampler(data.utterances)
         self.seeds = list(seeds)
         self.batch_size = batch_size
-        self.steps_per_block = steps_per_block
         self.rank, self.world_size = rank, world_size
         self.steps = -(-self.sampler.size // batch_size)
         self._epoch: int | None = None
 
     def __len__(self) -> int:
-        return -(-self.steps // self.steps_per_block)
+        return self.steps
 
     def _draw(self, epoch: int) -> None:
         """Probes and CM labels of an epoch, (steps, seeds, batch), padded at the end."""
@@ -92,21 +91,20 @@ class TrainBlocks(Dataset[TrainBlock]):
         self._count = torch.stack([(self._label == k).sum(-1) for k in (0, 1)], dim=-1)
         self._epoch = epoch
 
-    def __getitem__(self, key: tuple[int, int]) -> TrainBlock:
-        epoch, number = key
+    def __getitem__(self, key: tuple[int, int, int]) -> TrainBlock:
+        epoch, first, last = key
         if epoch != self._epoch:
             self._draw(epoch)
-        steps = slice(number * self.steps_per_block, (number + 1) * self.steps_per_block)
         share = slice(self.rank, None, self.world_size)
-        probe, label = self._probe[steps, :, share], self._label[steps, :, share]
-        vectors = self.vectors[probe]
-        return TrainBlock(vectors, label, self._count[steps])
+        probe, label = (part[first:last, :, share] for part in (self._probe, self._label))
+        return TrainBlock(self.vectors[probe], label, self._count[first:last], last)
 
 
 class InOrder(DistributedSampler[int], SequentialSampler):
     """Everything in order: what a data set holds is the share of this process already.
 
-    Lightning would share it out once more, or put it in order, but for these base classes.
+    But for its base classes Lightning would share it out once more, whatever the sampler, and put
+    another one in its place for ``overfit_batches``.
     """
 
     def __init__(self, data: Dataset[Any]) -> None:
@@ -114,55 +112,98 @@ class InOrder(DistributedSampler[int], SequentialSampler):
 
 
 class EpochSampler(InOrder):
-    """Keys ``(epoch, block)`` in order; the Trainer tells it the epoch, a checkpoint the start.
+    """Keys ``(epoch, first, last)`` in order; the Trainer says the epoch, a checkpoint the start.
 
     Args:
-        data: The blocks.
-        same: Every epoch is the first one again, as ``trainer.overfit_batches`` wants it.
+        data: Steps of an epoch.
+        stop: Last step of the block that begins with a step.
+        repeats: Whether all epochs are the first one again.
     """
 
     start = 0
 
-    def __init__(self, data: Dataset[Any], same: bool = False) -> None:
+    def __init__(self, data: Dataset[Any], stop: Callable[[int], int], repeats: bool) -> None:
         super().__init__(data)
-        self.same = same
-
-    def set_epoch(self, epoch: int) -> None:
-        """Take the number of the epoch."""
-        super().set_epoch(0 if self.same else epoch)
+        self.stop, self.repeats = stop, repeats
 
     def __iter__(self) -> Iterator[Any]:
-        start, self.start = self.start, 0
-        return iter([(self.epoch, block) for block in range(start, len(self))])
+        first, self.start = self.start, 0
+        while first < len(self):
+            last = self.stop(first)
+            yield 0 if self.repeats else self.epoch, first, last
+            first = last
 
 
 class BlockLoader(DataLoader[TrainBlock]):
-    """Loader of training blocks that a checkpoint can put back to the middle of an epoch."""
+    """Loader of training blocks that a checkpoint can put back to the middle of an epoch.
 
-    def __init__(self, dataset: TrainBlocks, same: bool = False) -> None:
-        self._blocks = EpochSampler(dataset, same)
+    Its length is the number of steps, which the Trainer counts; it hands out several at once, but
+    never steps over a place where the Trainer has something to do.
+
+    Args:
+        dataset: Steps of an epoch.
+        steps_per_block: Optimiser steps of a block, at most.
+        trainer: The Trainer.
+    """
+
+    def __init__(self, dataset: TrainBlocks, steps_per_block: int, trainer: Any = None) -> None:
+        self.steps_per_block, self.trainer = steps_per_block, trainer
+        repeats = trainer is not None and bool(trainer.overfit_batches)
+        self._blocks = EpochSampler(dataset, self._stop, repeats)
         self._served = 0
         super().__init__(dataset, batch_size=None, sampler=self._blocks)
 
+    def _stop(self, first: int) -> int:
+        """Where the block that begins with a step ends."""
+        room = [self.steps_per_block, len(self) - first]
+        if self.trainer is not None:
+            room += _until_pause(self.trainer, first)
+        return first + max(min(room), 1)
+
     def __iter__(self) -> Any:
-        self._served = self._blocks.start
         for block in super().__iter__():
-            self._served += 1
+            self._served = block.last
             yield block
 
     def state_dict(self) -> dict[str, int]:
-        """How many blocks of the epoch have been handed out."""
-        return {"served": self._served % len(self)}
+        """How many steps of the epoch have been handed out."""
+        limit = len(self) if self.trainer is None else self.trainer.num_training_batches
+        return {"steps": self._served % min(len(self), limit)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Start the next epoch after the blocks that were handed out."""
-        served = state.get("served")
-        if not isinstance(served, int) or not 0 <= served < len(self):
+        """Start the next epoch after the steps that were handed out."""
+        blocks = state.get("served")  # until 0.1 only whole blocks were
+        steps = state.get("steps", blocks)
+        if not isinstance(steps, int) or not 0 <= steps < len(self):
             raise InputError(
-                f"--ckpt_path: the checkpoint does not fit this run: {str(served)[:50]} of "
-                f"{len(self)} blocks of an epoch were served; resume with the same data settings"
+                f"--ckpt_path: the checkpoint does not fit this run: {str(steps)[:50]} of "
+                f"{len(self)} steps of an epoch were made; resume with the same data settings"
             )
-        self._blocks.start = served
+        self._blocks.start = self._served = (
+            steps if blocks is None else steps * self.steps_per_block
+        )
+
+
+def _until_pause(trainer: Any, done: int) -> Iterator[int]:
+    """Steps until the Trainer ends an epoch or the training, validates, or saves a checkpoint.
+
+    Args:
+        trainer: The Trainer.
+        done: Steps that were made in this epoch.
+    """
+    made, check = trainer.global_step, trainer.val_check_batch
+    yield trainer.num_training_batches - done
+    if trainer.max_steps >= 0:
+        yield trainer.max_steps - made
+    if isinstance(check, int):  # else by time, or at the end of an epoch
+        each_epoch = trainer.check_val_every_n_epoch is not None
+        yield (
+            check
+            - (done if each_epoch else trainer.fit_loop.epoch_loop.total_batch_idx + 1) % check
+        )
+    for callback in trainer.checkpoint_callbacks:
+        if every := getattr(callback, "_every_n_train_steps", 0):
+            yield every - made % every
 
 
 class ProbeBatches(Dataset[ProbeBatch]):

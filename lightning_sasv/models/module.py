@@ -170,15 +170,39 @@ class SASVModule(Checkpointed):
             optimizer.optimizer.zero_grad()
             backward(score, gradient=(scores[-1].sigmoid() - y) * w)
             step()
-        if plain:  # checkpoints go by the number of steps, which the Trainer has not seen
-            progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
-            for counter in (progress.total, progress.current):
-                counter.ready += len(scores)
-                counter.completed += len(scores)
+        self._count(len(scores), block.last, plain)
         losses = binary_cross_entropy_with_logits(
             torch.stack(scores), target, weight, reduction="none"
         )
         self._train_loss.append(losses.sum((1, 2)))
+
+    def _count(self, steps: int, last: int, plain: bool) -> None:
+        """Have the Trainer count steps: to it the block was one batch, and plain steps none.
+
+        Limits, validation within an epoch, checkpoints and logs go by these numbers.
+
+        Args:
+            steps: Steps that were made.
+            last: Steps of the epoch that have been made.
+            plain: Whether the Trainer has not seen them.
+        """
+        loop = self.trainer.fit_loop.epoch_loop
+        made, batches = loop.manual_optimization.optim_step_progress, loop.batch_progress
+        for counter in (made.total, made.current) if plain else ():
+            counter.ready += steps
+            counter.completed += steps
+        total, current = batches.total, batches.current
+        for name, lacks in (("ready", 0), ("started", 0), ("processed", 1), ("completed", 1)):
+            setattr(total, name, getattr(total, name) + steps - 1)
+            setattr(current, name, last - lacks)  # the Trainer still adds the one that it knows of
+        batches.is_last_batch = last == self.trainer.num_training_batches
+        loop._batches_that_stepped = self.trainer.global_step
+        if self.trainer.global_step == self.trainer.max_steps:
+            self.trainer.should_stop = True  # and validate what there is
+
+    def on_fit_end(self) -> None:
+        """What is logged after the training belongs to its last step."""
+        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.trainer.global_step
 
     def _is_plain(self) -> bool:
         """Whether PyTorch's own steps, a fifth quicker than Lightning's, do the same.
@@ -190,9 +214,10 @@ class SASVModule(Checkpointed):
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch (logging every step would cost more than the step)."""
-        mean = torch.cat(self._train_loss).mean() / len(self.seeds)
-        self._train_loss.clear()
-        self.log("train/loss", mean, sync_dist=True)
+        if self._train_loss:  # none where a training goes on from the end of an epoch
+            mean = torch.cat(self._train_loss).mean() / len(self.seeds)
+            self._train_loss.clear()
+            self.log("train/loss", mean, sync_dist=True)
 
     # Scoring
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from lightning_sasv.data.corpus import Corpus
-from lightning_sasv.data.loaders import IGNORE, BlockLoader, ProbeBatches, TrainBlocks
+from lightning_sasv.data.loaders import IGNORE, BlockLoader, ProbeBatches, TrainBlock, TrainBlocks
 from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.trials import TrialClass
 
 
 def test_blocks_hold_the_sampled_trials_in_order(twin: Corpus) -> None:
     seeds = [3, 4]
-    blocks = TrainBlocks(twin.train, seeds, batch_size=24, steps_per_block=5)
-    epoch = [blocks[2, number] for number in range(len(blocks))]
+    blocks = TrainBlocks(twin.train, seeds, batch_size=24)
+    epoch = [blocks[2, first, first + 5] for first in range(0, len(blocks), 5)]
     labels = torch.cat([block.label for block in epoch])  # (steps, seeds, batch)
     vectors = torch.cat([block.vectors for block in epoch])
     size = len(twin.train.utterances)
@@ -36,34 +36,40 @@ def test_blocks_hold_the_sampled_trials_in_order(twin: Corpus) -> None:
 
 @pytest.mark.parametrize("world", [2, 3, 30])
 def test_processes_share_each_batch(twin: Corpus, world: int) -> None:
-    whole = TrainBlocks(twin.train, [1], 24, 4)
-    shares = [TrainBlocks(twin.train, [1], 24, 4, rank, world) for rank in range(world)]
-    for number in (0, len(whole) - 1):
-        block, parts = whole[0, number], [share[0, number] for share in shares]
+    whole = TrainBlocks(twin.train, [1], 24)
+    shares = [TrainBlocks(twin.train, [1], 24, rank, world) for rank in range(world)]
+    for key in ((0, 0, 4), (0, len(whole) - 4, len(whole))):
+        block, parts = whole[key], [share[key] for share in shares]
         assert torch.equal(torch.stack([p.counts for p in parts]).unique(dim=0)[0], block.counts)
         labels = torch.cat([part.label for part in parts], dim=-1)
         assert torch.equal(labels.sort(dim=-1).values, block.label.sort(dim=-1).values)
 
 
+def same(one: TrainBlock, two: TrainBlock) -> bool:
+    return all(map(torch.equal, one[:3], two[:3])) and one.last == two.last
+
+
 def test_loader_resumes_in_the_middle_of_an_epoch(twin: Corpus) -> None:
-    loader = BlockLoader(TrainBlocks(twin.train, [1], 24, 4))
+    loader = BlockLoader(TrainBlocks(twin.train, [1], 24), 4)
     loader.sampler.set_epoch(3)
     whole = list(loader)
-    assert len(whole) == len(loader) > 4
-    loader.sampler.set_epoch(3)
+    assert [block.last for block in whole] == [*range(4, len(loader), 4), len(loader)]
     iterator = iter(loader)
     for _ in range(3):
         next(iterator)
     state = loader.state_dict()
-    other = BlockLoader(TrainBlocks(twin.train, [1], 24, 4))
-    other.load_state_dict(state)
-    other.sampler.set_epoch(3)
-    rest = list(other)
-    assert len(rest) == len(whole) - 3
-    for one, two in zip(whole[3:], rest, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    assert state == {"steps": 12}
+    for old in (state, {"served": 3}):  # in blocks until 0.1
+        other = BlockLoader(TrainBlocks(twin.train, [1], 24), 4)
+        other.load_state_dict(old)
+        assert other.state_dict() == state
+        other.sampler.set_epoch(3)
+        assert all(map(same, whole[3:], rest := list(other)))
+        assert len(rest) == len(whole) - 3
     assert len(list(other)) == len(whole)  # the next epoch is a whole one
-    assert other.state_dict() == {"served": 0}
+    assert other.state_dict() == {"steps": 0}
+    with pytest.raises(ValueError, match=f"{len(loader)} of {len(loader)} steps"):
+        other.load_state_dict({"steps": len(loader)})
 
 
 @pytest.mark.parametrize("world", [1, 2, 1000])

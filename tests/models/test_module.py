@@ -41,10 +41,10 @@ def test_training_is_the_plain_recipe(twin: Corpus, tmp_path: Path) -> None:
     plain = plain_copy(module.head)
     quiet_trainer(tmp_path, epochs=2, precision="64-true", best=False).fit(module, data)
     optimizer = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=1e-3)
-    blocks = TrainBlocks(twin.train, [3], 24, 1)
+    blocks = TrainBlocks(twin.train, [3], 24)
     for epoch in range(2):
         for step in range(blocks.steps):
-            block = blocks[epoch, step]
+            block = blocks[epoch, step, step + 1]
             loss = cross_entropy(
                 plain(block.vectors[0, 0].double()),
                 block.label[0, 0],
@@ -98,8 +98,8 @@ class KilledError(Exception):
 class StopAt(pl.Callback):
     """Breaks off the training, as a killed process would, after saving a checkpoint there."""
 
-    def __init__(self, epoch: int, block: int, path: Path) -> None:
-        self.at, self.path = (epoch, block), path
+    def __init__(self, epoch: int, step: int, path: Path) -> None:
+        self.at, self.path = (epoch, step), path
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         if (trainer.current_epoch, trainer.fit_loop.epoch_loop.batch_idx) == self.at:
@@ -107,7 +107,7 @@ class StopAt(pl.Callback):
             raise KilledError
 
 
-@pytest.mark.parametrize("at", [(0, 2), (1, 0), (1, 4)])
+@pytest.mark.parametrize("at", [(0, 11), (1, 3), (1, 19)])
 def test_resume_is_bit_identical(twin: Corpus, tmp_path: Path, at: tuple[int, int]) -> None:
     def fit(name: str, ckpt: Path | None = None, **kwargs: Any) -> dict[str, torch.Tensor]:
         module = SASVModule(systems=("B1",))
