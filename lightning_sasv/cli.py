@@ -43,6 +43,9 @@ COMMANDS = {
 }
 """Command: module of ``lightning_sasv.commands``, function, what it does."""
 
+OF_FIT = ("table",)
+"""Commands that take configurations of ``fit``, in which one value may refer to another."""
+
 
 def usage() -> str:
     """The help of the program itself."""
@@ -79,14 +82,23 @@ def _run_function(command: str, args: Sequence[str]) -> None:
     from jsonargparse import auto_cli
 
     from lightning_sasv.commands import arguments
-    from lightning_sasv.commands.loading import open_imports, read_within_limits
+    from lightning_sasv.commands.loading import (
+        guard_resolvers,
+        open_imports,
+        read_within_limits,
+    )
 
-    read_within_limits()
-    open_imports()
     function = command_function(command)
+    words = arguments.translate(function, args)
+    refers = command in OF_FIT and any("${" in word for word in words)
+    read_within_limits(interpolations=refers)
+    open_imports()
+    if refers:
+        guard_resolvers()
     auto_cli(
         function,
-        args=arguments.translate(function, args),
+        args=words,
+        parser_mode="omegaconf+" if refers else "yaml",
         prog=f"lightning {command}",
         description=arguments.description(function),
         parser_class=arguments.CommandParser,

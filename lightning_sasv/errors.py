@@ -23,8 +23,18 @@ class RunError(RuntimeError):
 def meant(word: str, known: Iterable[str]) -> str:
     """What a mistyped word was probably meant to be, as the end of a message; else nothing.
 
+    Of dotted names the last part is compared, among those with the same beginning first.
+
     Example:
         >>> meant("evalute", ["evaluate", "export"])
         '; did you mean evaluate?'
+        >>> meant("--model.lrr", ["--model.lr", "--model.in_dim"])
+        '; did you mean --model.lr?'
     """
-    return "".join(f"; did you mean {one}?" for one in get_close_matches(word, list(known), 1))
+    place, dot, name = word.rpartition(".")
+    names = {one: one.rpartition(".") for one in known}
+    beside = {parts[2]: one for one, parts in names.items() if parts[0] == place}
+    anywhere = {("" if dot else "--") + parts[2]: one for one, parts in names.items()}
+    near = [beside[one] for one in get_close_matches(name, beside, 1)]
+    near += [anywhere[one] for one in get_close_matches(name, anywhere, 1, 0.8)]
+    return "".join(f"; did you mean {one}?" for one in near[:1])

@@ -17,14 +17,16 @@ import inspect
 import json
 import re
 from argparse import Action
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.program import HELP, from_file, program, with_underscores
+from lightning_sasv.files import read_yaml
+from lightning_sasv.program import HELP, from_file, program, with_shipped, with_underscores
 from lightning_sasv.terminal import fail
 
 _OF_COMMANDS = ("tell", "begin")
@@ -172,11 +174,17 @@ class CommandParser(OneLineErrors, ArgumentParser):
 Command = Callable[..., None]
 
 
-def options_of(function: Callable[..., Any]) -> Callable[[Command], Command]:
+def options_of(
+    function: Callable[..., Any], also: Mapping[str, str] | None = None
+) -> Callable[[Command], Command]:
     """Give a command the options and the help of the public function that it calls.
 
     All but ``tell`` and ``begin``, through which the function speaks to the command, and the
     example at the end, which is for Python.
+
+    Args:
+        function: The public function.
+        also: Further names of options, and what they stand for.
     """
     given = inspect.signature(function).parameters.values()
     options = [option for option in given if option.name not in _OF_COMMANDS]
@@ -187,6 +195,7 @@ def options_of(function: Callable[..., Any]) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         vars(command)["__signature__"] = inspect.Signature(options)
+        vars(command)["also"] = also or {}
         command.__annotations__ = hints
         command.__doc__ = (inspect.getdoc(function) or "").partition("\nExample:")[0]
         return command
@@ -205,6 +214,54 @@ def by_position(function: Callable[..., Any]) -> bool:
     return any(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters)
 
 
+def options_from_files(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
+    """The words with options in place of the configuration files of the training commands.
+
+    Args:
+        function: A command that has their options under other names as well.
+        words: What stands after the command's name.
+
+    Raises:
+        InputError: A file says something that the command cannot use.
+    """
+    found, rest = list[str](), with_shipped(words)
+    while rest:
+        option, sign, file = rest.pop(0).partition("=")
+        if option not in ("-c", "--config") or not (sign or rest):
+            found.append(f"{option}{sign}{file}")
+            continue
+        file = file if sign else rest.pop(0)
+        for key, value in _settings(function, read_yaml(file), file):
+            check_overwrite(bool(value) and key == "overwrite", words)
+            found.append(f"--{key}={value if isinstance(value, str) else json.dumps(value)}")
+    return found
+
+
+def _settings(
+    function: Callable[..., Any], content: Any, file: str, key: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Settings of a file by the names of a command's options."""
+    known = {**dict.fromkeys(option_names(function)), **vars(function)["also"]}
+    inside = f"{key}." if key else ""
+    if key in known:
+        yield known[key] or key, content
+    elif isinstance(content, dict) and any(name.startswith(inside) for name in known):
+        for name, value in content.items():
+            yield from _settings(function, value, file, f"{inside}{name}")
+    elif content is not None or key:
+        name = function.__name__
+        raise InputError(f"{file}: {name} cannot use {key or content!r}{meant(key, known)}")
+
+
+def option_names(function: Callable[..., Any]) -> list[str]:
+    """Names of the options of a command; groups of them by each member."""
+    names: list[str] = []
+    for name, hint in get_type_hints(function).items():
+        inner = [f"{name}.{one.name}" for one in fields(hint)] if is_dataclass(hint) else [name]
+        names += inner
+    return names
+
+
 def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
     """The words for ``auto_cli``.
 
@@ -213,16 +270,19 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
         words: What stands after the command's name.
     """
     hints = get_type_hints(function)
+    also: dict[str, str] = vars(function).get("also", {})
     first = next(iter(inspect.signature(function).parameters), "")
     options: list[str] = []
     places: list[str] = []
     rest = with_underscores(words)
+    rest = options_from_files(function, rest) if also else rest
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
             (options if word == "-h" else places).append(word)
             continue
         name, sign, value = word.partition("=")
+        name = f"--{also.get(name[2:], name[2:])}"
         if sign:
             options.append(f"{name}={value}")
         elif hints.get(name[2:]) is bool and (not rest or rest[0] not in ("true", "false")):

@@ -13,7 +13,15 @@ from lightning_sasv.experiment import sweep
 __all__ = ["sweep", "table"]
 
 
-@options_of(experiment.table)
+SHORT = {
+    **{name: f"model.{name}" for name in ("lr", "weight_decay", "hidden_dims", "class_weights")},
+    **{"epochs": "trainer.max_epochs", "trim": "model.fusion.trim"},
+    **{"seed_everything": "seeds", "model.systems": "systems"},
+}
+"""Other names of options: short forms, and what `lightning fit` has one of."""
+
+
+@options_of(experiment.table, SHORT)
 def table(**options: Any) -> None:
     """Run, and show the table."""
     quiet()

@@ -12,9 +12,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lightning_sasv.checks import positive
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.launch import LauncherOptions
+from lightning_sasv.experiment.launch import LauncherOptions, Setting
 from lightning_sasv.experiment.recipe import Recipe, make_corpus, parse_seeds
 from lightning_sasv.experiment.sweep import sweep
 from lightning_sasv.experiment.workers import Workers, usable_processes
@@ -23,7 +22,7 @@ from lightning_sasv.places import TABLE, check_folder
 from lightning_sasv.results import METRICS_FILE, link_scores, read_metrics
 from lightning_sasv.trials import TWIN
 
-__all__ = ["CorpusSettings", "TableResults", "sweep", "table"]
+__all__ = ["CorpusSettings", "ModelSettings", "TableResults", "TrainerSettings", "sweep", "table"]
 
 Launcher = Literal["here", "local", "slurm"]
 """Where an experiment runs."""
@@ -31,7 +30,7 @@ Launcher = Literal["here", "local", "slurm"]
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """Which corpus to use.
+    """Which corpus to use, and in which portions.
 
     Attributes:
         root: Folder of a real corpus; without it the embedded twin is made.
@@ -39,6 +38,9 @@ class CorpusSettings:
         name: Name of the corpus in tables; by default the name of the folder.
         scale: Size of the twin.
         twin_seed: Seed of the twin (not of the training).
+        batch_size: Trials of an optimiser step.
+        steps_per_block: Optimiser steps inside one Lightning step; does not change the result.
+        score_batch_size: Probes that are scored at once.
     """
 
     root: str | None = None
@@ -46,10 +48,55 @@ class CorpusSettings:
     name: str | None = None
     scale: float = 1.0
     twin_seed: int = 0
+    batch_size: int = 24
+    steps_per_block: int = 32
+    score_batch_size: int = 1024
 
 
-EMBEDDED = CorpusSettings()
-"""The default corpus: the embedded twin at full scale."""
+@dataclass(frozen=True)
+class ModelSettings:
+    """The CM head, its training, and settings of the fusion systems.
+
+    Attributes:
+        in_dim: Size of the CM embedding; by default that of the corpus.
+        hidden_dims: Widths of the CM head; 256,128,64 has the 82.5 k parameters of the paper.
+        negative_slope: Slope of the LeakyReLU.
+        lr: Learning rate of Adam.
+        weight_decay: L2 penalty in Adam.
+        class_weights: Weights of spoof and bona fide in the loss.
+        fusion: Settings that replace those of every system, e.g. {rho: 0.5}; {trim: 3} leaves dev
+            scores out of the fits that lie more than 3 interquartile ranges beyond the quartiles of
+            their class.
+    """
+
+    in_dim: int | None = None
+    hidden_dims: tuple[int, ...] = (258, 128, 64)
+    negative_slope: float = 0.3
+    lr: float = 5e-5
+    weight_decay: float = 1e-3
+    class_weights: tuple[float, float] = (0.1, 0.9)
+    fusion: dict[str, Setting | None] | None = None
+
+
+@dataclass(frozen=True)
+class TrainerSettings:
+    """How long, and on what.
+
+    Attributes:
+        max_epochs: Training epochs.
+        accelerator: cpu, gpu, or auto: a GPU where there is one.
+        devices: The one device of each process: 1, or the number of a GPU as [2].
+        precision: 32-true, 64-true, 16-mixed or bf16-mixed.
+    """
+
+    max_epochs: int = 10
+    accelerator: str = "auto"
+    devices: int | list[int] = 1
+    precision: str | int = "32-true"
+
+
+EMBEDDED, HEAD, TRAINER = CorpusSettings(), ModelSettings(), TrainerSettings()
+"""By default: the embedded twin at full scale, the paper's head, ten epochs."""
 
 
 class TableResults(NamedTuple):
@@ -75,14 +122,10 @@ def table(
     seeds: str = "1986-1991",
     systems: str = "paper",
     data: CorpusSettings = EMBEDDED,
-    epochs: int = 10,
+    model: ModelSettings = HEAD,
+    trainer: TrainerSettings = TRAINER,
     out: str = "results/table1",
     replicates: int = 1000,
-    hidden_dims: tuple[int, ...] = (258, 128, 64),
-    lr: float = 5e-5,
-    weight_decay: float = 1e-3,
-    class_weights: tuple[float, float] = (0.1, 0.9),
-    trim: float | None = None,
     threads: int = 1,
     overwrite: bool = False,
     processes: int | None = None,
@@ -94,23 +137,20 @@ def table(
 
     Works on the embedded twin, a simulated corpus, unless --data.root names a real one. What is
     finished is kept: run again, and only what is missing is computed. Results of another
-    configuration are never mixed in.
+    configuration or device are never mixed in. Options have the names that they have in `lightning
+    fit`, and its configurations serve here too, as far as they say nothing that a table cannot use.
+    Short forms: --lr, --weight_decay, --hidden_dims, --class_weights, --epochs, --trim.
 
     Args:
         seeds: Training seeds, as 1986-1991 or 1986,1988.
         systems: Systems: paper (the eight of the paper), ours, all, or a list as B1,L3c,L3t.
         data: The corpus.
-        epochs: Training epochs.
+        model: The CM head and the fusion.
+        trainer: The Trainer.
         out: Folder for the results: table.md, table.csv, table.tex, metrics.json, and for each
             seed a folder with its scores, fitted systems, metrics and checkpoint, for `lightning
             report`; scores/ leads to the score files of every seed.
         replicates: Bootstrap replicates of the first seed's intervals; 0 for none.
-        hidden_dims: Widths of the CM head; 256,128,64 has the 82.5 k parameters of the paper.
-        lr: Learning rate of Adam.
-        weight_decay: L2 penalty in Adam.
-        class_weights: Weights of spoof and bona fide in the loss.
-        trim: Leave dev scores out of the fits that lie more than this many interquartile ranges
-            beyond the quartiles of their class.
         threads: CPU threads; the last bits of a result depend on it.
         overwrite: Begin anew: remove the results that are in OUT, whatever they were made with, and
             write there though it holds other files.
@@ -128,13 +168,7 @@ def table(
     folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
     if replicates < 0:
         raise InputError(f"--replicates must be at least 0, got {replicates}")
-    model: dict[str, Any] = {
-        "hidden_dims": tuple(hidden_dims),
-        "lr": lr,
-        "weight_decay": weight_decay,
-    }
-    model |= {} if trim is None else {"fusion": {"trim": positive("--trim", trim)}}
-    recipe = Recipe(model | {"class_weights": class_weights}, asdict(data), epochs, threads)
+    recipe = Recipe(asdict(model), asdict(data), asdict(trainer), threads)
     files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
     with lock(folder), Workers(make_corpus, recipe) as workers:
         check_folder(folder, TABLE, overwrite)
@@ -153,5 +187,5 @@ def table(
         found = [read_metrics(file) for file in files]
         link_scores(folder, numbers)
         rows, remarks, warnings = write_table(folder, found, names)
-    whole = found[0][names[0]]["corpus"] == TWIN and data.scale == 1 and epochs >= 10
+    whole = found[0][names[0]]["corpus"] == TWIN and data.scale == 1 and trainer.max_epochs >= 10
     return TableResults(folder, rows, remarks, order_checks(rows) if whole else [], warnings)

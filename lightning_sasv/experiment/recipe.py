@@ -35,28 +35,32 @@ class Recipe:
     Attributes:
         model: Arguments of ``SASVModule``.
         data: Arguments of ``SASVDataModule``.
-        epochs: Training epochs.
+        trainer: Arguments of the Trainer.
         threads: CPU threads; the last bits of a result depend on it.
     """
 
     model: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
-    epochs: int = 10
+    trainer: dict[str, Any] = field(default_factory=lambda: {"max_epochs": 10})
     threads: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "threads"):
-            if getattr(self, name) < 1:
-                raise InputError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        numbers = {"trainer.max_epochs": self.trainer["max_epochs"], "threads": self.threads}
+        for name, number in numbers.items():
+            if number < 1:
+                raise InputError(f"--{name} must be at least 1, got {number}")
+        devices = self.trainer.get("devices", 1)
+        if devices != 1 and not (isinstance(devices, list | tuple) and len(devices) == 1):
+            raise InputError(
+                f"--trainer.devices: a table trains on one device, 1 or its number as [2], got "
+                f"{devices}; --processes and --launcher share the seeds out"
+            )
 
     def module(self, seeds: Sequence[int]) -> SASVModule:
         """The module that trains so many seeds together; a wrong setting is an ``InputError``."""
         from lightning_sasv.models import SASVModule
 
-        try:
-            return SASVModule(**self.model, systems=(), seeds=tuple(seeds))
-        except InputError as error:
-            raise InputError(str(error).replace("model.", "--")) from None
+        return SASVModule(**self.model, systems=(), seeds=tuple(seeds))
 
     def datamodule(self, seeds: Sequence[int] = (), corpus: Corpus | None = None) -> SASVDataModule:
         """The data module, with a corpus that was made before, if there is one."""
@@ -67,12 +71,22 @@ class Recipe:
             data.__dict__["corpus"] = corpus
         return data
 
-    def content(self, corpus: Corpus) -> dict[str, Any]:
-        """All that the training of a seed depends on: settings, data and versions."""
+    def content(self, corpus: Corpus, used: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """All that the training of a seed depends on: settings, data and versions.
+
+        Args:
+            corpus: The corpus.
+            used: Settings of the Trainer as it understands them on this machine.
+        """
         import torch
 
-        settings = {"epochs": self.epochs, "threads": self.threads, **self.model}
-        data = {"corpus": corpus.name, "data": corpus.fingerprint}
+        parts = {
+            "model": {**self.model, "in_dim": corpus.train.cm.dim},
+            "trainer": {**self.trainer, **(used or {})},
+            "data": {"batch_size": self.datamodule().batch_size},
+        }
+        settings = {f"{part}.{name}": own[name] for part, own in parts.items() for name in own}
+        data = {"threads": self.threads, "corpus": corpus.name, "data": corpus.fingerprint}
         versions = {"lightning_sasv": __version__, "torch": torch.__version__}
         plain: dict[str, Any] = json.loads(json.dumps(settings | data | versions))
         return plain
@@ -102,7 +116,7 @@ def check_recipe(out: Path, recipe: Mapping[str, Any]) -> str:
     noted = read_noted(file)
     if noted != recipe:
         names = [name for name in recipe if noted.get(name) != recipe[name]]
-        there = {name: str(noted.get(name))[:100] for name in names}
+        there = {name: str(noted.get(name, "not noted"))[:100] for name in names}
         listed = ", ".join(f"{n} {there[n]} there, {recipe[n]} now" for n in names)
         raise InputError(
             f"{out} holds results of another configuration ({listed}); choose another --out, or "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning import Callback, LightningDataModule, Trainer
 from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.loggers import CSVLogger
@@ -120,12 +121,16 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     for place in [job.out, *places]:
         if place == job.out or place.is_dir():
             ensure_directory(place)
-    job.recipe.module(job.seeds[:1])
+    quiet()
+    module, used = job.recipe.module(job.seeds[:1]), device_settings(job.recipe)
+    for name in job.systems:
+        build_system(name, **(job.recipe.model.get("fusion") or {}))
     corpus = make_corpus(job.recipe)
     corpus.check()
+    module.check(corpus)
     if overwrite:
         results.clear_seeds(job.out)
-    key = check_recipe(job.out, job.recipe.content(corpus))
+    key = check_recipe(job.out, job.recipe.content(corpus, used))
     for path in sorted(job.out.glob("seed[0-9]*")):
         SeedFolder(path, key).metrics()  # also of seeds that are not asked for now
     folders = {seed: SeedFolder(job.out / f"seed{seed}", key) for seed in job.seeds}
@@ -195,16 +200,24 @@ def _run_groups(
 def make_trainer(callbacks: Sequence[Callback], **settings: Any) -> Trainer:
     """A Trainer as in ``configs/base.yaml``."""
     return Trainer(
-        accelerator="auto",
-        devices=1,
+        **{"accelerator": "auto", "devices": 1, **settings},
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         deterministic=True,
         callbacks=[*callbacks, LeaveSignals()],
         plugins=[AtomicCheckpointIO()],
         enable_model_summary=False,
-        **settings,
     )
+
+
+def device_settings(recipe: Recipe) -> dict[str, str]:
+    """Device and precision that a Trainer takes on this machine, by their plain names."""
+    try:
+        made = make_trainer([], logger=False, enable_checkpointing=False, **recipe.trainer)
+    except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"the Trainer refuses its settings: {said}") from None
+    return {"accelerator": made.strategy.root_device.type, "precision": str(made.precision)}
 
 
 def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None = None) -> Corpus:
@@ -229,7 +242,7 @@ def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None 
     trainer = make_trainer(
         [best, SaveLast(str(folder)), *bar],
         default_root_dir=folder,  # nothing outside of it is looked for
-        max_epochs=job.recipe.epochs,
+        **job.recipe.trainer,
         logger=CSVLogger(folder.parent, name=folder.name, version=""),
         enable_progress_bar=job.progress,
     )
@@ -246,7 +259,7 @@ def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None 
             if seed in job.seeds and (missing := target.missing(job.systems)):
                 names = [name for name in SYSTEMS if name in {*target.metrics(), *job.systems}]
                 head = module.alone(copy, names)
-                fill(target, head, data, missing, int(best.epoch[copy]))
+                fill(target, head, data, missing, int(best.epoch[copy]), job.recipe.trainer)
     return data.corpus
 
 
@@ -256,6 +269,7 @@ def fill(
     data: LightningDataModule,
     missing: Sequence[str],
     epoch: int,
+    device: Mapping[str, Any],
 ) -> None:
     """Fit and evaluate the systems of one seed and write everything.
 
@@ -265,6 +279,7 @@ def fill(
         data: The corpus.
         missing: Systems whose results, if there are any, are of no use.
         epoch: The best epoch.
+        device: Settings of the Trainer that trained it.
     """
     file, done = folder.path / results.METRICS_FILE, folder.metrics()
     if done.keys() & set(missing):
@@ -272,7 +287,7 @@ def fill(
     fit = FitFusion(each_epoch=False, says=False)  # said at the end, of all seeds together
     callbacks = [fit, WriteResults(str(folder.path), logs=False)]
     settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = make_trainer(callbacks, default_root_dir=folder.path, **settings)
+    trainer = make_trainer(callbacks, default_root_dir=folder.path, **settings, **device)
     finish(trainer, module, data)
     trainer.save_checkpoint(results.checkpoint_file(folder.path), weights_only=True)
     own = {"key": folder.key, "best_epoch": epoch}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -89,7 +90,7 @@ def build_system(name: str, **overrides: Any) -> FusionSystem:
 
 
 def system_names(text: str) -> list[str]:
-    """Names of systems from ``paper``, ``ours``, ``all``, or a list with commas.
+    """Names of systems from ``paper``, ``ours``, ``all``, or a list with commas, in YAML's way too.
 
     Raises:
         InputError: A name is unknown, or there is none.
@@ -99,7 +100,7 @@ def system_names(text: str) -> list[str]:
         ['L3c', 'L3t', 'M3', 'J3']
     """
     groups = {"paper": PAPER_SYSTEMS, "ours": OUR_SYSTEMS, "all": SYSTEMS}
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    parts = [part.strip() for part in re.split(r"[][,'\"]", text) if part.strip()]
     names = [name for part in parts for name in groups.get(part, [part])]
     unknown = [name for name in names if name not in SYSTEMS]
     if unknown or not names:

@@ -12,6 +12,9 @@ from torch.nn.functional import leaky_relu
 
 from lightning_sasv.errors import InputError
 
+IN_DIM = 160
+"""Size of an AASIST embedding."""
+
 
 class CMHead(nn.Module):
     """MLP with LeakyReLU after each hidden layer and two logits (0 spoof, 1 bona fide).
@@ -37,7 +40,7 @@ class CMHead(nn.Module):
 
     def __init__(
         self,
-        in_dim: int = 160,
+        in_dim: int = IN_DIM,
         hidden_dims: Sequence[int] = (258, 128, 64),
         negative_slope: float = 0.3,
         seeds: Sequence[int] = (0,),

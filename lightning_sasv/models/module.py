@@ -19,7 +19,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSettings, FusionSystem, build_system
 from lightning_sasv.metrics.functional import eer
 from lightning_sasv.models.checkpointed import Checkpointed
-from lightning_sasv.models.cm_head import CMHead
+from lightning_sasv.models.cm_head import IN_DIM, CMHead
 from lightning_sasv.models.scoring import ProbeScores, ScoredTrials, has_every_class
 from lightning_sasv.trials import TrialClass
 
@@ -33,7 +33,7 @@ class SASVModule(Checkpointed):
     stacked model; neither changes the result of a step.
 
     Args:
-        in_dim: Size of the CM embedding.
+        in_dim: Size of the CM embedding; by default that of the corpus.
         hidden_dims: Widths of the head: 258-128-64 (83,074 parameters) by default, 256-128-64 has
             the 82,496 that the paper counts.
         negative_slope: Slope of the LeakyReLU.
@@ -48,7 +48,7 @@ class SASVModule(Checkpointed):
 
     def __init__(
         self,
-        in_dim: int = 160,
+        in_dim: int | None = None,
         hidden_dims: Sequence[int] = (258, 128, 64),
         negative_slope: float = 0.3,
         lr: float = 5e-5,
@@ -70,7 +70,8 @@ class SASVModule(Checkpointed):
         self.automatic_optimization = False
         self.lr, self.weight_decay = lr, weight_decay
         self.seeds = tuple(seeds)
-        self.head = CMHead(in_dim, hidden_dims, negative_slope, seeds=self.seeds)
+        widths = IN_DIM if in_dim is None else in_dim, hidden_dims
+        self.head = CMHead(*widths, negative_slope, seeds=self.seeds)
         self.class_weights = (class_weights[0], class_weights[1])
         unknown = set(fusion or {}) - set(signature(FusionSystem).parameters)
         if unknown:
@@ -93,9 +94,19 @@ class SASVModule(Checkpointed):
         self.check(self.corpus)
 
     def check(self, corpus: Corpus) -> None:
-        """Check that the embeddings have the size the head expects."""
+        """Check that the embeddings have the size that the head expects, or take theirs."""
+        if self.hparams["in_dim"] is None:
+            self._take_size(corpus.train.cm.dim)
         for store in (corpus.train.cm, corpus.dev.cm, corpus.eval.cm):
             store.require_dim(self.head.in_dim)
+
+    def _take_size(self, size: int) -> None:
+        """Make the head for embeddings of this size, and note the size as a setting."""
+        if size != self.head.in_dim:
+            head = self.head
+            self.head = CMHead(size, head.hidden_dims, head.negative_slope, seeds=self.seeds)
+        for settings in (self.hparams, self.__dict__["_hparams_initial"]):
+            settings["in_dim"] = size
 
     @property
     def corpus(self) -> Corpus:
@@ -125,7 +136,7 @@ class SASVModule(Checkpointed):
         """The head of one seed as a module of its own, with systems of its own."""
         own = {"systems": tuple(systems), "seeds": (self.seeds[copy],)}
         module = SASVModule(**(dict(self.hparams) | own))
-        module.head.load_state_dict(self.head.select(copy).state_dict())
+        module.head.to(self.head.dtype).load_state_dict(self.head.select(copy).state_dict())
         return module
 
     # Training

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from lightning_sasv.checkpoints import AtomicCheckpointIO, need_trust
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import is_inside
+from lightning_sasv.models.cm_head import IN_DIM
 from lightning_sasv.plain import settings_of
 
 _LARGEST = 2**53
@@ -40,7 +41,8 @@ def check_sizes(
     """
     known = {name: one.default for name, one in settings_of(owner).items()}
     known |= settings
-    widths, seeds = (known["in_dim"], *known["hidden_dims"], 2), len(known["seeds"])
+    first = IN_DIM if known["in_dim"] is None else known["in_dim"]
+    widths, seeds = (first, *known["hidden_dims"], 2), len(known["seeds"])
     wanted = [(seeds, *pair) for pair in pairwise(widths)]
     found = [state.get(f"head.weight_{layer}", Tensor()).shape for layer in range(len(state))]
     there = [tuple(shape) for shape in found if len(shape) > 1]

@@ -74,7 +74,8 @@ def test_a_failed_job_is_named_with_its_logs(
         raise OSError(f"no disk for seed {job.seeds[0]}")
 
     monkeypatch.setattr(run_module, "run_job", fail)
-    job = Job(Recipe(data={"scale": 0.02}, epochs=1), (1, 2), ("B1",), tmp_path / "out", stack=1)
+    recipe = Recipe(data={"scale": 0.02}, trainer={"max_epochs": 1})
+    job = Job(recipe, (1, 2), ("B1",), tmp_path / "out", stack=1)
     with pytest.raises(RunError, match=r"2 of 2 submitted jobs failed .*no disk for seed 1") as e:
         launch_module.launch(job, "local")
     assert str(tmp_path / "out/jobs") in str(e.value)

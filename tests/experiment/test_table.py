@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from lightning_sasv.callbacks import KeepBest
 from lightning_sasv.cli import main
+from lightning_sasv.commands.train import base_config
 from lightning_sasv.data import SASVDataModule
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment import CorpusSettings
+from lightning_sasv.experiment import CorpusSettings, ModelSettings, TrainerSettings
 from lightning_sasv.experiment import run as run_module
-from lightning_sasv.experiment import table as run_table
 from lightning_sasv.experiment.recipe import parse_seeds
 from lightning_sasv.experiment.run import Job, train_stack
 from lightning_sasv.fitted import read_fitted_systems
@@ -225,13 +226,87 @@ def test_best_epoch_of_each_seed_is_that_of_its_own_run(twin: Corpus, tmp_path: 
 
 
 def test_options_have_the_defaults_of_the_module_and_of_the_data_module() -> None:
-    options = {name: p.default for name, p in signature(run_table).parameters.items()}
-    data = asdict(CorpusSettings())
-    for kind, own in ((SASVModule, options), (SASVDataModule, data)):
-        for name, parameter in signature(kind).parameters.items():
-            if name in own and name not in ("seeds", "systems"):
-                assert own[name] == parameter.default, name
-    assert data.keys() <= signature(SASVDataModule).parameters.keys()
+    for kind, own in ((SASVModule, ModelSettings()), (SASVDataModule, CorpusSettings())):
+        theirs = {name: p.default for name, p in signature(kind).parameters.items()}
+        assert asdict(own) == {n: d for n, d in theirs.items() if n not in ("seeds", "systems")}
+    base = yaml.safe_load(base_config().read_text())["trainer"]
+    ours = asdict(TrainerSettings())
+    assert {name: base.get(name, ours[name]) for name in ours} == ours
+
+
+def as_json(settings: Any) -> Any:
+    """Settings without the difference of tuples and lists."""
+    return json.loads(json.dumps(dict(settings)))
+
+
+CONFIG = """
+data: {scale: 0.02, batch_size: 12, score_batch_size: "${data.batch_size}"}
+model: {systems: [B1, L3c], lr: 1.0e-3, fusion: {trim: 5}}
+trainer: {max_epochs: 1, accelerator: cpu, precision: 64-true}
+seed_everything: 3
+"""
+
+
+def test_table_takes_the_configurations_and_the_names_of_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.yaml").write_text(CONFIG)
+    words = ["--config", "own.yaml", "--model.hidden-dims", "[8,4]"]
+    main(["table", *words, "--replicates=0", "--out=by_file"])
+    main(["fit", *words])
+    ours, theirs = (
+        torch.load(f"{folder}/checkpoints/best.ckpt", weights_only=True)
+        for folder in ("by_file/seed3", "runs/B1/version_0")
+    )
+    assert as_json(ours["hyper_parameters"]) == as_json(theirs["hyper_parameters"])
+    assert ours["state_dict"].keys() == theirs["state_dict"].keys()
+    for name, value in theirs["state_dict"].items():  # in 64 bits, down to the last
+        assert torch.equal(ours["state_dict"][name], value), name
+    noted = json.loads(Path("by_file/recipe.json").read_text())
+    wanted = {"accelerator": "cpu", "devices": 1, "precision": "64-true", "max_epochs": 1}
+    assert {name: noted[f"trainer.{name}"] for name in wanted} == wanted
+    assert (noted["data.batch_size"], noted["model.in_dim"], noted["model.lr"]) == (12, 160, 1e-3)
+    for other, said in (
+        (["--trainer.precision=32-true"], "trainer.precision 64-true there, 32-true now"),
+        (["--data.batch-size=24"], "data.batch_size 12 there, 24 now"),
+        (["--lr=0.5"], "model.lr 0.001 there, 0.5 now"),
+    ):
+        message = failure_of(capsys, "table", *words, "--out=by_file", *other)
+        assert said in message
+    noted["trainer.accelerator"] = "cuda"
+    Path("by_file/recipe.json").write_text(json.dumps(noted))
+    message = failure_of(capsys, "table", *words, "--out=by_file")
+    assert "trainer.accelerator cuda there, cpu now" in message
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config", "wandb"], "wandb.yaml: table cannot use 'trainer.logger'"),
+        (["--config", "ddp"], "ddp.yaml: table cannot use 'trainer.strategy'"),
+        (["--config", "own.yaml"], "table cannot use 'model.lrr'; did you mean model.lr?"),
+        (["--config", "replacing.yaml"], "a file cannot ask to replace results"),
+        (["--trainer.devices", "2"], "--trainer.devices: a table trains on one device"),
+        (["--trainer.accelerator", "tpu"], "the Trainer refuses its settings"),
+        (["--trainer.precision", "7"], "Precision '7' is invalid"),
+        (["--model.in_dim", "100"], "160 dimensions where 100 were expected"),
+        (["--model.fusion.rho", "7"], "rho"),
+        (["--epochs", "0"], "--trainer.max_epochs must be at least 1, got 0"),
+    ],
+)
+def test_what_a_table_cannot_use_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.yaml").write_text("model: {lrr: 3}\n")
+    Path("replacing.yaml").write_text("overwrite: true\n")
+    assert said in failure_of(capsys, "table", "--data.scale=0.01", "--systems=L3", *words)
+    assert not Path("results/table1/recipe.json").exists()
 
 
 def test_parsing() -> None:
