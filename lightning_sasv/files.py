@@ -122,7 +122,7 @@ def inside(folder: str | Path, path: str | Path) -> Path:
 RUN_PARTS = (
     *("config.yaml", "hparams.yaml", "metrics.csv", "metrics.json", "recipe.json", "report.html"),
     *("table.md", "table.csv", "table.tex"),
-    *("scores", "fitted", "checkpoints", "training", "seed[0-9]*"),
+    *("scores", "fitted", "checkpoints", "tests", "training", "seed[0-9]*"),
 )
 """What commands write in a folder of results."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from pathlib import Path
@@ -149,6 +149,9 @@ def wandb_logger(
     project: str = "lightning_sasv",
     name: str | None = None,
     group: str | None = None,
+    entity: str | None = None,
+    tags: Sequence[str] = (),
+    notes: str | None = None,
 ) -> Logger:
     """W&B logger, online when logged in and the server answers, else offline.
 
@@ -159,6 +162,9 @@ def wandb_logger(
         project: W&B project.
         name: Name of the run.
         group: Runs of one experiment have the same group.
+        entity: User or team whose project it is; by default the user's own.
+        tags: Words to find the run by.
+        notes: What the run is for.
     """
     mode = wandb_mode()
     if mode == "absent":
@@ -170,6 +176,7 @@ def wandb_logger(
     settings = {}
     if "finish_timeout" in wandb.Settings.model_fields:  # older versions do not have it
         settings["finish_timeout"] = float(os.environ.get("WANDB_FINISH_TIMEOUT", FINISH_SECONDS))
+    said = {"entity": entity, "tags": list(tags) or None, "notes": notes, "group": group}
     return SteadyWandbLogger(
-        name=name, save_dir=save_dir, project=project, group=group, mode=mode, settings=settings
+        name=name, save_dir=save_dir, project=project, mode=mode, settings=settings, **said
     )

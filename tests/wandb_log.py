@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import wandb
 
 BLOCK, HEADER = 32 * 1024, 7
 
@@ -16,12 +19,17 @@ BLOCK, HEADER = 32 * 1024, 7
 class OfflineRun:
     """What a run logged."""
 
+    id: str = ""
+    entity: str = ""
+    notes: str = ""
+    tags: list[str] = field(default_factory=list)
     group: str = ""
     name: str = ""
     project: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    ended: bool = False
 
     def last(self, key: str) -> Any:
         """The value of ``key`` that was logged last."""
@@ -55,6 +63,18 @@ def read_offline_runs(folder: Path) -> list[OfflineRun]:
     return [_read_run(path) for path in sorted(folder.rglob("run-*.wandb"))]
 
 
+def read_ended_runs(folder: Path, seconds: float = 20.0) -> list[OfflineRun]:
+    """The same of runs that this process has ended: W&B writes the rest of them by and by."""
+    wandb.finish()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        runs = read_offline_runs(folder)
+        if all(run.ended for run in runs):
+            return runs
+        time.sleep(0.05)
+    raise AssertionError("W&B has not written the end of a run")
+
+
 def _read_run(path: Path) -> OfflineRun:
     from wandb.proto.wandb_internal_pb2 import Record
 
@@ -65,7 +85,10 @@ def _read_run(path: Path) -> OfflineRun:
         kind = record.WhichOneof("record_type")
         if kind == "run":
             run.group, run.name = record.run.run_group, record.run.display_name
-            run.project = record.run.project
+            run.project, run.id = record.run.project, record.run.run_id
+            run.entity = record.run.entity or run.entity
+            run.notes = record.run.notes or run.notes
+            run.tags += record.run.tags
             run.config |= {i.key: json.loads(i.value_json) for i in record.run.config.update}
         elif kind == "config":
             for item in record.config.update:
@@ -74,6 +97,8 @@ def _read_run(path: Path) -> OfflineRun:
             items = record.history.item
             row = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in items}
             run.history.append(row)
+        elif kind == "exit":
+            run.ended = True
         elif kind == "files":
             run.files += [file.path for file in record.files.files]
     return run

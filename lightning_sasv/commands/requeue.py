@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from lightning_sasv.errors import InputError
@@ -63,16 +62,6 @@ def began(folder: Path, words: Sequence[str]) -> bool:
     with suppress(InputError):  # damaged: somebody else's
         return bool(read_json(folder / NOTE) == {"job": job_id(), "command": list(words)})
     return False
-
-
-def check_leftovers(trainer: Trainer, checkpoint: str | None) -> None:
-    """Refuse to go on from what an older version left behind: Lightning would, without a word."""
-    left = sorted(Path(trainer.default_root_dir).glob("hpc_ckpt_*.ckpt"))
-    if left and checkpoint is None and SLURMEnvironment.detect():
-        raise InputError(
-            f"{left[-1]} is left from another training, and this one would go on from it; remove "
-            "it, or give it as --ckpt_path"
-        )
 
 
 @contextmanager

@@ -65,11 +65,15 @@ def taken(
             _number(trainer, stack)
             folders, results, others = _folders(trainer), _results(trainer), _saved(trainer)
             stack.enter_context(lock(*folders, *results, *others))
-            checkpoint = _checkpoint(config.get("ckpt_path"), folders[0])
+            path = config.get("ckpt_path")
+            checkpoint = Path(path).resolve() if path and _is_local(path) else None
             if not config.get("overwrite"):
                 for folder in folders:
                     _check(folder, trainer, config, checkpoint)
-                for folder in set(results) - set(folders):
+                for folder in set(results) - {
+                    *folders,
+                    *(checkpoint.parents if checkpoint else ()),
+                }:
                     _check_results(folder, corpus, module.seeds)
                 for folder in others:
                     _check_checkpoints(folder, module, [*folders, checkpoint and checkpoint.parent])
@@ -86,12 +90,6 @@ def _be_patient(trainer: Trainer, goes_on: bool) -> None:
     for logger in trainer.loggers:
         if type(logger) is CSVLogger and _is_local(logger.log_dir):
             logger._experiment = PatientWriter(logger.log_dir, goes_on)
-
-
-def _checkpoint(path: str | None, folder: Path) -> Path | None:
-    if path == "last":
-        return folder / "checkpoints" / "last.ckpt"
-    return Path(path).resolve() if path else None
 
 
 def _is_local(path: str | None) -> bool:

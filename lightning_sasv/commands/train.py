@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,19 @@ from typing import Any
 import torch
 import yaml
 from jsonargparse import set_parsing_settings
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.seed import max_seed_value
-from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
-from lightning_sasv.callbacks import KeepBest, LeaveSignals
+from lightning_sasv.callbacks import FitFusion, KeepBest, LeaveSignals, WriteResults
 from lightning_sasv.callbacks.leave_signals import end_ranks
 from lightning_sasv.callbacks.write_results import finish, is_dry_run, written_folder
-from lightning_sasv.commands.arguments import OneLineErrors, check_overwrite, one_line
+from lightning_sasv.checkpoints import is_remote, need_trust
+from lightning_sasv.commands.arguments import OneLineErrors, check_overwrite
 from lightning_sasv.commands.configs import check_command, check_readable, make
-from lightning_sasv.commands.from_checkpoint import data_of, model_of, take_settings
+from lightning_sasv.commands.failures import as_message
+from lightning_sasv.commands.from_checkpoint import Origin, data_of, go_on_logging, model_of
 from lightning_sasv.commands.loading import (
     check_words,
     guard_resolvers,
@@ -31,12 +30,12 @@ from lightning_sasv.commands.loading import (
     open_imports,
     read_within_limits,
 )
-from lightning_sasv.commands.requeue import NoteJob, began, check_leftovers, requeueing
+from lightning_sasv.commands.requeue import NoteJob, requeueing
 from lightning_sasv.commands.run_folder import ConfigOfBegun, taken
-from lightning_sasv.console import print_written, quiet
+from lightning_sasv.commands.runs import find_checkpoint, go_on_in_place, place_results
+from lightning_sasv.console import print_notes, print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
-from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.files import inside
+from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import read_as_data, restoring
 from lightning_sasv.program import program, shipped_configs
@@ -45,8 +44,6 @@ from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.signals import add_helper, advising
 
 DEFAULT_SEED = 1986
-_LOST_PROCESS = ("Connection closed by peer", "gloo", "NCCL", "Timed out waiting")
-_LIGHTNING = ("pytorch_lightning", "lightning_fabric")
 RESUME = "finished epochs are kept: go on with --ckpt_path last"
 STAGES = ("fit", "validate", "test", "predict")
 
@@ -84,6 +81,13 @@ class SASVCLI(LightningCLI):
         parser.add_argument("--threads", type=int, default=1, help=threads)
         after = "after fit: score dev and eval with the best checkpoint, write and show metrics"
         parser.add_argument("--evaluate", type=bool, default=True, help=after)
+        anew = (
+            "validate, test, predict: fit the systems of --model.systems on dev, in place of those "
+        )
+        anew += "of the checkpoint"
+        parser.add_argument("--refit", type=bool, default=False, help=anew)
+        run = "folder of a run, in place of --ckpt_path: its best checkpoint, for fit its last one"
+        parser.add_argument("run", type=str | None, nargs="?", default=None, help=run)
         replaces = "write to the folders of the run whatever they hold; from the command line alone"
         parser.add_argument("--overwrite", type=bool, default=False, help=replaces)
         for part in ("data", "model"):
@@ -96,9 +100,38 @@ class SASVCLI(LightningCLI):
         return next(one for one in callbacks if isinstance(one, NoteJob))
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parse, and take the word to replace things from the user alone."""
+        """Parse, with what a checkpoint was made with in place of the defaults."""
         super().parse_arguments(parser, args)
-        check_overwrite(self.config[self.config.subcommand].overwrite, args)
+        stage = self.config.subcommand
+        told = self.config[stage]
+        check_overwrite(told.overwrite, args)
+        self.origin: Origin | None = None
+        path = find_checkpoint(stage, told, self.note.words)
+        if path is None or is_remote(path):
+            self._take(path)
+            return
+        self.origin = Origin.read(path)
+        self._parser(stage).set_defaults(self.origin.defaults())
+        super().parse_arguments(parser, args)
+        config = self.config[stage]
+        if stage == "fit":
+            go_on_in_place(config, self.origin.path)
+        else:
+            self.asked = self.origin.scored_with(config, told)
+            self.results = place_results(stage, config, self.origin.path, self.asked)
+        self._take(path)
+
+    def _take(self, path: str | None) -> None:
+        """Note the checkpoint that is meant; it is read as data."""
+        config = self.config[self.config.subcommand]
+        if path is not None and is_remote(path):
+            need_trust(f"--ckpt_path: {path} is not a file of this machine")
+        if config.weights_only is False:
+            need_trust("weights_only: false lets a checkpoint run code")
+        config.weights_only, config.ckpt_path, config.run = True, path, None
+
+    def _parse_ckpt_path(self) -> None:
+        """Done: Lightning's own way parses the settings of a checkpoint like a configuration."""
 
     def _set_seed(self) -> None:
         """Check the seed before Lightning takes it."""
@@ -113,9 +146,6 @@ class SASVCLI(LightningCLI):
         if threads < 1:
             raise InputError(f"--threads must be at least 1, got {threads}")
         torch.set_num_threads(threads)
-        asked = self.config[self.subcommand].get("ckpt_path")
-        if asked == "last" or (asked is None and self.subcommand == "fit"):
-            self._resume_in_place()
 
     def _add_instantiators(self) -> None:
         """Have every object made by the gate."""
@@ -140,57 +170,49 @@ class SASVCLI(LightningCLI):
 
     def after_instantiate_classes(self) -> None:
         """Check the corpus before the Trainer makes a folder for the run."""
-        self._use_others()
-        read_as_data(self.trainer, self.config[self.subcommand].get("ckpt_path"))
+        config = self.config[self.subcommand]
+        read_as_data(self.trainer, config.ckpt_path)
+        if self.origin is not None:
+            self._use(self.origin)
         self.datamodule.setup(self.subcommand)
         self.model.check(self.datamodule.corpus)
+        if self.origin is not None and self.subcommand != "fit":
+            notes = self.origin.notes(self.datamodule.corpus, self.asked)
+            print_notes(notes if self.trainer.is_global_zero else [])
         add_helper(lambda _: end_ranks(self.trainer))
-        check_leftovers(self.trainer, self.config[self.subcommand].get("ckpt_path"))
 
-    def _parse_ckpt_path(self) -> None:
-        """Take the settings of the model from a checkpoint, in place of Lightning's own way."""
-        config = self.config.get(self.config.get("subcommand"))
-        self.others = {} if config is None else take_settings(config)
-
-    def _use_others(self) -> None:
-        """Put classes of other packages, which a checkpoint was made with, in place of ours."""
+    def _use(self, origin: Origin) -> None:
+        """Put classes of others in place of ours, and tell callbacks and loggers where to go on."""
         config = self.config[self.subcommand]
-        if "model" in self.others:
-            self.model = model_of(self.others["model"], self.model, config.ckpt_path)
-        if "data" in self.others:
-            self.datamodule = data_of(self.others["data"], config.data, config.ckpt_path)
-
-    def _resume_in_place(self) -> None:
-        """Let ``--ckpt_path last`` mean the newest run of the same name, and go on in its folder.
-
-        Lightning looks for the last checkpoint in the folder of the run, and the CSV logger would
-        make a new folder. A SLURM job that was started again means its own run, asked or not.
-        """
-        config = self.config[self.subcommand]
-        given = config.trainer.logger
-        for logger in given if isinstance(given, list) else [given]:
-            if (
-                not logger
-                or logger is True
-                or not str(logger.get("class_path", "")).endswith("CSVLogger")
-            ):
-                continue
-            folder = Path(logger.init_args.save_dir) / (logger.init_args.name or "")
-            runs = [path.parents[1] for path in folder.glob("version_*/checkpoints/last.ckpt")]
-            own = [run for run in runs if began(run, self.note.words)]
-            chosen = own or (runs if config.get("ckpt_path") == "last" else [])
-            names = [inside(folder, run).name.removeprefix("version_") for run in chosen]
-            versions = [int(name) for name in names if name.isdecimal()]
-            if versions:
-                logger.init_args.version, config.ckpt_path = max(versions), "last"
-                return
-        config.ckpt_path = None  # killed before its first checkpoint: begin anew
+        if "model" in origin.others:
+            self.model = model_of(origin.others["model"], self.model, origin.path)
+        if "data" in origin.others:
+            self.datamodule = data_of(origin.others["data"], config.data, origin.path)
+        if self.subcommand == "fit":
+            go_on_logging(self.trainer, origin)
+            return
+        self.model.refits = config.refit
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, WriteResults):
+                callback.folder = callback.folder or self.results
+            elif isinstance(callback, FitFusion) and config.refit:
+                callback.each_epoch = False
 
     def _run_subcommand(self, subcommand: str) -> None:
         """Run, as the only one who writes to the folders of the run."""
         text = self._parser(subcommand).dump(self.config[subcommand])
         with taken(self.trainer, self.model, self.datamodule.corpus.name, yaml.safe_load(text)):
             super()._run_subcommand(subcommand)
+
+    def before_test(self) -> None:
+        """Fit on dev first, where that was asked for."""
+        if self.config[self.subcommand].refit:
+            path = self.config[self.subcommand].ckpt_path
+            self.trainer.validate(
+                self.model, datamodule=self.datamodule, ckpt_path=path, verbose=False
+            )
+
+    before_predict = before_test
 
     def after_fit(self) -> None:
         """Validate and test the best epoch, so that ``fit`` ends with results."""
@@ -218,51 +240,6 @@ class SASVCLI(LightningCLI):
         print_written(folder)
 
 
-def _below(error: BaseException | None) -> InputError | None:
-    """Our own message inside the errors that others made of it."""
-    if error is None or isinstance(error, InputError):
-        return error
-    return _below(error.__cause__ or error.__context__)
-
-
-def _is_lightnings(error: Exception) -> bool:
-    """Whether Lightning itself says that a value is none, e.g. a strategy for another device."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    package = frame.f_globals.get("__name__", "").partition(".")[0]
-    return isinstance(error, ValueError | TypeError) and package in _LIGHTNING
-
-
-def _of_system(error: OSError) -> InputError | None:
-    """What an error with a file means; one of a stream is a matter of the terminal."""
-    if error.filename is not None:
-        where = f"cannot use {error.filename}: {error.strerror}"
-        return InputError(f"{where}; choose another file or directory")
-    if error.strerror:
-        return None
-    return InputError(one_line(str(error)))  # Lightning's own text, e.g. of a missing checkpoint
-
-
-def _as_message(error: Exception) -> InputError | RunError | None:
-    """What an error of Lightning's means to the user; nothing for a mistake of ours."""
-    if isinstance(error, OSError):
-        return _of_system(error)
-    found = _below(error)
-    if found is not None:
-        return found
-    if isinstance(error, OmegaConfBaseException):
-        return InputError(f"configuration: {one_line(str(error))}")
-    if isinstance(error, ValueError) and "Does not validate against" in str(error):
-        return InputError(one_line(str(error)))  # e.g. a logger whose package is not installed
-    if isinstance(error, MisconfigurationException) or _is_lightnings(error):
-        return InputError(f"the Trainer refuses its settings: {one_line(str(error))}")
-    if isinstance(error, RuntimeError) and any(word in str(error) for word in _LOST_PROCESS):
-        return RunError(
-            "another process of this run died or did not answer in time; its own message stands "
-            "above. Resume with --ckpt_path last"
-        )
-    return None
-
-
 def absolute_keys(args: Sequence[str]) -> list[str]:
     """Let ``${data.batch_size}`` in a flag mean what it means in a file: the command's own key.
 
@@ -287,7 +264,7 @@ def train(args: Sequence[str]) -> SASVCLI:
     check_readable(args)
     open_imports(library())
     guard_resolvers()
-    args = ["--overwrite=true" if word == "--overwrite" else word for word in args]
+    args = [f"{word}=true" if word in ("--overwrite", "--refit") else word for word in args]
     args = absolute_keys(args)
     if args[0] in ("validate", "test") and not any(a.startswith("--verbose") for a in args):
         args = [*args, "--verbose=false"]  # our own table is shown instead of Lightning's
@@ -312,7 +289,7 @@ def train(args: Sequence[str]) -> SASVCLI:
                 args=list(args),
             )
     except Exception as error:
-        known = _as_message(error)
+        known = as_message(error)
         if known is None:
             raise
         raise known from None

@@ -12,10 +12,11 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
 from lightning_sasv.checkpoints import KEY, describe, extensions_in, read_checkpoint, settings
-from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_yaml
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.fusion.doubts import as_warnings
+from lightning_sasv.models.origin import KEY as MADE_WITH
+from lightning_sasv.models.origin import Change, check_resumed, record
 from lightning_sasv.models.restoring import check_optimizers, check_sizes, check_state, unfit
 from lightning_sasv.plain import fits, is_plain
 
@@ -29,10 +30,14 @@ class Checkpointed(LightningModule):
     Attributes:
         seeds: Training seeds; they belong to the weights.
         fusion: Fusion systems of each seed.
+        refits: Take the heads of a checkpoint alone: the systems are fitted anew.
+        changed: What changed since the training began.
     """
 
     seeds: tuple[int, ...]
     fusion: nn.ModuleDict
+    refits: bool = False
+    changed: Sequence[Change] = ()
 
     @classmethod
     def settings_in(cls, checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
@@ -69,25 +74,31 @@ class Checkpointed(LightningModule):
         module.on_load_checkpoint(checkpoint)
         return module.to(map_location)
 
+    def plain_settings(self) -> dict[str, Any]:
+        """Settings of model and data that a checkpoint can keep, under its own names, and seeds."""
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        return {
+            "seeds": list(self.seeds),
+            "hyper_parameters": _plain(self.hparams),
+            "datamodule_hyper_parameters": _plain(data.hparams),
+        }
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the seeds, what makes the fits doubtful, and the names of classes of others.
+        """Keep what the weights were made with, and what makes the fits doubtful.
 
         What Lightning adds to settings, and those that are no plain values, stay out.
         """
-        checkpoint["seeds"] = list(self.seeds)
         doubtful = {key: one.warnings for key, one in self._systems().items() if one.warnings}
         checkpoint |= {"warnings": doubtful} if doubtful else {}
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        for key, owner in (("hyper_parameters", self), ("datamodule_hyper_parameters", data)):
-            if key in checkpoint:
-                checkpoint[key] = _plain(owner.hparams)
+        checkpoint |= self.plain_settings()
+        checkpoint[MADE_WITH] = {**record(self.trainer), "changed": list(self.changed)}
         checkpoint |= self._others(checkpoint)
 
     def _others(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
         """Names and settings of classes that are not ours."""
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         found = {"model": describe(self, _plain(self.hparams))}
-        found["data"] = describe(data, _plain(data.hparams)) if data is not None else None
+        found["data"] = describe(data, _plain(data.hparams))
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if callback.state_key in checkpoint.get("callbacks", {}):
                 found[CALLBACK + callback.state_key] = describe(callback)
@@ -105,19 +116,23 @@ class Checkpointed(LightningModule):
         seeds = checkpoint.get("seeds", self.seeds)
         if not fits(seeds, Sequence[int]) or len(seeds) != len(self.seeds):
             raise unfit(f"it is of {str(seeds)[:100]}, not of {len(self.seeds)} seeds")
-        seeds = tuple(seeds)
+        if self.refits:
+            own = {f"fusion.{name}": value for name, value in self.fusion.state_dict().items()}
+            state = checkpoint["state_dict"]
+            heads = {name: state[name] for name in state if not name.startswith("fusion.")}
+            checkpoint["state_dict"] = heads | own
         fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
-        if fitting and seeds != self.seeds:
-            raise InputError(f"the checkpoint is of seed {seeds}, not {self.seeds}; resume with it")
+        if fitting:
+            self.changed = check_resumed(checkpoint, self)
         try:
             self.load_state_dict(checkpoint["state_dict"], strict=self.strict_loading)
         except RuntimeError as error:
             raise unfit(str(error)) from None
         if fitting and "optimizer_states" not in checkpoint:
             raise unfit("it holds weights alone, from which no training can go on")
-        self.seeds = seeds
+        self.seeds = tuple(seeds)
         said = checkpoint.get("warnings", {})
-        for key, system in self._systems().items():
+        for key, system in self._systems().items() if not self.refits else ():
             system.warnings = as_warnings(said.get(key, []) if isinstance(said, dict) else said)
 
     def _systems(self) -> dict[str, FusionSystem]:

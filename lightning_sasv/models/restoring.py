@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.strategies import Strategy
+from pytorch_lightning.trainer.connectors.checkpoint_connector import _CheckpointConnector
 from torch import Tensor, nn
 
 from lightning_sasv.checkpoints import AtomicCheckpointIO, need_trust
@@ -62,8 +63,16 @@ def _contradicts(path: str | Path, asked: str, there: str) -> InputError:
     )
 
 
+class _NoLeftovers(_CheckpointConnector):
+    """Lightning's own goes on from any ``hpc_ckpt_<N>.ckpt`` in the working directory of a job."""
+
+    _hpc_resume_path = None
+
+
 def read_as_data(trainer: Trainer, path: str | Path | None) -> None:
     """Let a Trainer read checkpoints by our reader alone, unless configurations are trusted.
+
+    It goes on from the one that it is given, and from none that it finds.
 
     Args:
         trainer: A Trainer, before it runs.
@@ -73,15 +82,14 @@ def read_as_data(trainer: Trainer, path: str | Path | None) -> None:
         InputError: It was given another plugin for checkpoints, or a strategy that has a way of
             its own to read them.
     """
+    trainer._checkpoint_connector = _NoLeftovers(trainer)
     strategy = trainer.strategy
     given = trainer._accelerator_connector.checkpoint_io
     if given is not None and type(given) is not AtomicCheckpointIO:
         need_trust(f"{type(given).__name__} would read checkpoints in place of our own reader")
     elif given is None:
         strategy.checkpoint_io = AtomicCheckpointIO()
-    if type(strategy).load_checkpoint is not Strategy.load_checkpoint and (
-        path or trainer._checkpoint_connector._hpc_resume_path
-    ):
+    if path and type(strategy).load_checkpoint is not Strategy.load_checkpoint:
         need_trust(f"{type(strategy).__name__} reads checkpoints in a way that can run code")
 
 

@@ -85,7 +85,8 @@ def test_a_finished_stack_of_a_table_is_only_loaded(tiny: Corpus, tmp_path: Path
         KeepBest(save=False),
     )
     trainer = quiet_trainer(tmp_path, epochs=2, best=False, callbacks=[best])
-    trainer.fit(module, shared_data(tiny, seeds=(1, 2)), ckpt_path=OLD / "stack.ckpt")
+    data = shared_data(tiny, scale=0.01, seeds=(1, 2))
+    trainer.fit(module, data, ckpt_path=OLD / "stack.ckpt")
     assert best.epoch.tolist() == [0, 0]
     state = read(OLD / "table.ckpt")["state_dict"]
     for name, value in module.alone(0, ()).state_dict().items():

@@ -248,10 +248,12 @@ def test_whatever_a_configuration_says_checkpoints_are_data(
 
 
 def test_what_a_scheduler_left_is_data(here: Path, attack: Attack) -> None:
-    """Lightning finds hpc_ckpt_N.ckpt by itself."""
+    """Lightning would find hpc_ckpt_N.ckpt by itself."""
     checkpoints()["system"](here / "hpc_ckpt_1.ckpt")
-    said = attack("fit", "--ckpt_path=hpc", "--trainer.plugins=[]", *TINY)
+    said = attack("fit", "--ckpt_path=hpc_ckpt_1.ckpt", "--trainer.plugins=[]", *TINY)
     assert "hpc_ckpt_1.ckpt is refused: it asks for" in said
+    said = attack("fit", "--ckpt_path=hpc", "--trainer.plugins=[]", *TINY)
+    assert "give the file itself" in said
 
 
 @pytest.mark.parametrize(

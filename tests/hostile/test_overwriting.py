@@ -85,7 +85,7 @@ def logger(save_dir: str, **more: str) -> str:
 
 def test_a_refused_resume_changes_nothing(run: Path, refused: Refused) -> None:
     said = refused("fit", *SMALL, "--seed_everything=3", "--ckpt_path=last")
-    assert "the checkpoint is of seed (1986,)" in said
+    assert "seed [1986] there, [3] now" in said
     assert (run / "metrics.csv").exists()
 
 
@@ -114,10 +114,11 @@ def test_a_resumed_run_keeps_what_it_logged(run: Path) -> None:
 )
 @pytest.mark.parametrize("command", ["fit", "validate"])
 def test_the_folder_of_a_run_is_its_own(
-    command: str, options: list[str], here: Path, refused: Refused
+    command: str, options: list[str], run: Path, here: Path, refused: Refused
 ) -> None:
     fill(here / "foreign")
-    said = refused(command, *SMALL, *options)
+    best = ["--ckpt_path", str(run / "checkpoints" / "best.ckpt")] if command != "fit" else []
+    said = refused(command, *SMALL, *options, *best)
     assert f"{here / 'foreign'} holds other files (config.yaml, " in said
     assert "--overwrite" in said
 
