@@ -176,7 +176,12 @@ def wandb_logger(
     settings = {}
     if "finish_timeout" in wandb.Settings.model_fields:  # older versions do not have it
         settings["finish_timeout"] = float(os.environ.get("WANDB_FINISH_TIMEOUT", FINISH_SECONDS))
-    said = {"entity": entity, "tags": list(tags) or None, "notes": notes, "group": group}
+    said: dict[str, Any] = {
+        "entity": entity,
+        "tags": list(tags) or None,
+        "notes": notes,
+        "group": group,
+    }
     return SteadyWandbLogger(
         name=name, save_dir=save_dir, project=project, mode=mode, settings=settings, **said
     )
