@@ -36,6 +36,9 @@ WRITTEN = (
 _IN_PLACE = ("config.yaml", "hparams.yaml", "metrics.csv")
 """What Lightning writes to as it is; the rest is replaced by files of its own."""
 
+TESTS = "tests"
+"""Folder in that of a run, of results of other checkpoints than its best."""
+
 _INPUTS = ("seed_everything", "data", "model")
 """Parts of a configuration that tell one training from another."""
 
@@ -64,7 +67,8 @@ def taken(
         if trainer.is_global_zero and not is_dry_run(trainer):
             _number(trainer, stack)
             folders, results, others = _folders(trainer), _results(trainer), _saved(trainer)
-            stack.enter_context(lock(*folders, *results, *others))
+            tested = [folder.parents[1] for folder in folders if folder.parent.name == TESTS]
+            stack.enter_context(lock(*folders, *results, *others, *tested))
             path = config.get("ckpt_path")
             checkpoint = Path(path).resolve() if path and _is_local(path) else None
             if not config.get("overwrite"):

@@ -11,6 +11,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from lightning_sasv.commands.requeue import began
+from lightning_sasv.commands.run_folder import TESTS
 from lightning_sasv.console import print_notes
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import inside, read_json, sha256
@@ -157,7 +158,7 @@ def place_results(
     digest, asked = sha256(checkpoint), {**asked, **parts}
     other = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
     name = "-".join([checkpoint.stem, digest[:8], *([other] if asked else [])])
-    folder = inside(run, run / "tests" / name)
+    folder = inside(run, run / TESTS / name)
     _write_to(config, folder)
     best = checkpoint.name == checkpoint_file(run).name and stage != "predict"
     own = best and not asked and set(_digests(run / METRICS_FILE)) <= {digest}

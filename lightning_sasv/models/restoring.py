@@ -173,7 +173,8 @@ def _is_number(found: object, whole: bool = False) -> bool:
 
 
 def _check_callback(callback: Callback, state: dict[str, Any]) -> None:
-    if not type(callback).__module__.startswith("pytorch_lightning."):
+    lightnings = type(callback).__module__.startswith("pytorch_lightning.")
+    if not lightnings and not isinstance(callback, ModelCheckpoint):
         return  # it knows best what its state is
     if not is_like(state, callback.state_dict()):
         raise unfit(f"the state of {type(callback).__name__} is not one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
@@ -184,9 +185,9 @@ def test_seed_checkpoint_can_be_tested(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    checkpoint = finished / "seed2" / "checkpoints" / "best.ckpt"
-    main(["test", "--ckpt_path", str(checkpoint), "--data.scale", "0.02"])
-    found = json.loads(next(tmp_path.rglob("metrics.json")).read_text())
+    shutil.copytree(finished / "seed2", "seed2")
+    main(["test", "seed2"])
+    found = json.loads(next(tmp_path.glob("seed2/tests/*/metrics.json")).read_text())
     expected = json.loads((finished / "seed2" / "metrics.json").read_text())
     for name in PAPER_SYSTEMS:
         assert found[name]["eval"]["sasv_eer"] == expected[name]["eval"]["sasv_eer"]

@@ -312,7 +312,7 @@ def state(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
 PROGRESS = ("loops", "fit_loop", "epoch_progress", "current")
 SAVED = (
     "callbacks",
-    "ModelCheckpoint{'monitor': None, 'mode': 'min', 'every_n_train_steps': 0, "
+    "SaveLast{'monitor': None, 'mode': 'min', 'every_n_train_steps': 0, "
     "'every_n_epochs': 1, 'train_time_interval': None}",
 )
 EARLY = ("callbacks", "EarlyStopping{'monitor': 'val/cm_eer', 'mode': 'min'}")
