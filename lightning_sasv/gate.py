@@ -143,6 +143,8 @@ def _admit_leaf(value: object, place: str) -> None:
         _refuse(name, place, f"takes plain values, not {shown(name)}")
     elif isinstance(value, str) and _REMOTE.match(value) and not place.endswith(".notes"):
         _refuse(value, place, f"leads to another machine ({shown(value)})")
+    elif isinstance(value, str) and "\0" in value:
+        _refuse(value, place, f"holds a character that no name can have ({shown(value)})")
 
 
 def _refuse(text: str, place: str, why: str) -> None:

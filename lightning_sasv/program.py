@@ -28,6 +28,9 @@ FROM_FILE, HANDED_ON = "LIGHTNING_SASV_FROM_FILE", "LIGHTNING_SASV_PROGRAM"
 SAFE_PATH = "PYTHONSAFEPATH"
 """Set, a new Python does not look for modules in the current folder, where foreign files may be."""
 
+WITHOUT_GIT = ("WANDB_DISABLE_GIT", "WANDB_DISABLE_CODE")
+"""Set, W&B does not run git in the current folder, whose ``.git/config`` can name programs."""
+
 HELP = """\
 options of every command:
   --trust-config        Let configuration files name classes of any package, and run their code.
@@ -76,8 +79,9 @@ def using(said: Program) -> Iterator[Program]:
     """Let ``said`` hold, in every thread of this process, until the end of the block."""
     global _said
     before, _said = _said, said
+    git = {} if said.trust_config else {name: os.environ.get(name, "true") for name in WITHOUT_GIT}
     try:
-        with safe_path(said.trust_config):
+        with safe_path(said.trust_config), _variables(git):
             yield said
     finally:
         _said = before
@@ -96,18 +100,29 @@ def safe_path(trusted: bool = False) -> Iterator[None]:
     Args:
         trusted: The current folder holds modules to be used: it comes last in the module path.
     """
-    before, here = os.environ.get(SAFE_PATH), str(Path.cwd()) if trusted else ""
+    here = str(Path.cwd()) if trusted else ""
     added = [here] if trusted and here not in sys.path else []
-    os.environ[SAFE_PATH] = "1"
     sys.path += added
+    try:
+        with _variables({SAFE_PATH: "1"}):
+            yield
+    finally:
+        sys.path[:] = [folder for folder in sys.path if folder not in added]
+
+
+@contextmanager
+def _variables(wanted: dict[str, str]) -> Iterator[None]:
+    """Set variables of the environment until the end of the block."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        sys.path[:] = [folder for folder in sys.path if folder not in added]
-        if before is None:
-            os.environ.pop(SAFE_PATH, None)
-        else:
-            os.environ[SAFE_PATH] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def from_file() -> bool:

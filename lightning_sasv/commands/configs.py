@@ -8,6 +8,7 @@ arguments are plain. What is made is looked up once more (:func:`make`).
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -43,6 +44,9 @@ LOGGER_ARGUMENTS = frozenset(
 )
 """What a file may say to a logger: names and folders, no address and no key."""
 
+_OBJECTS = {"on_trace_ready": None, "schedule": None, "console_kwargs": "file"}
+"""Arguments that take functions or streams though their types do not say so, or keys of them."""
+
 
 @cache
 def _bases() -> tuple[type, ...]:
@@ -66,6 +70,7 @@ def check_command(config: Namespace, owners: Mapping[str, Factory]) -> None:
         config: All settings of the command.
         owners: Whose arguments stand under a key; everywhere else are plain values.
     """
+    _objects.clear()
     if gate.is_open():
         return
     for key, value in _items(config):
@@ -141,7 +146,13 @@ def _objection(factory: Factory, argument: str, value: Any) -> str | None:
     if argument in ("filename", "sub_dir"):
         path = Path(str(value))
         return "leads out of its folder" if path.is_absolute() or ".." in path.parts else None
+    if argument in _OBJECTS and _OBJECTS[argument] in (None, *_keys(value)):
+        return "takes an object, which no file can give"
     return "could replace any file" if argument == "exclude_batches_path" else None
+
+
+def _keys(value: Any) -> Iterable[str]:
+    return (name for name, _ in _items(value)) if isinstance(value, Namespace | Mapping) else ()
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -190,8 +201,39 @@ def _classes(hint: Any) -> Iterator[type]:
         yield from _classes(part) if not isinstance(part, list) else ()
 
 
+_objects: list[object] = []
+"""What this command has made of classes of others."""
+
+
 def make(kind: type, *args: Any, **kwargs: Any) -> Any:
     """Make an object for jsonargparse: of a listed class, or one that the user typed."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     gate.admit(name, {*library(), _THEME, *typed()})
-    return kind(*args, **kwargs)
+    if kind not in library().values() or name.startswith("lightning_sasv."):
+        return kind(*args, **kwargs)
+    try:
+        _objects.append(kind(*args, **kwargs))
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        raise InputError(_failure(kind, error)) from error
+    return _objects[-1]
+
+
+def _failure(kind: type, error: BaseException) -> str:
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return f"{name} fails as it is set up here ({said}); change its settings, or leave it out"
+
+
+def blamed(error: BaseException) -> InputError | None:
+    """An error in the work of an object of others that a configuration asked for, in a line.
+
+    Nothing if it comes from our own code, whoever called that.
+    """
+    for frame, _ in reversed([*traceback.walk_tb(error.__traceback__)]):
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "lightning_sasv":
+            break
+        if any(frame.f_locals.get("self") is one for one in _objects):
+            return InputError(_failure(type(frame.f_locals["self"]), error))
+    return None

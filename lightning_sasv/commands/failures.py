@@ -8,6 +8,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_sasv.commands.arguments import one_line
+from lightning_sasv.commands.configs import blamed
 from lightning_sasv.errors import InputError, RunError
 
 _LOST_PROCESS = ("Connection closed by peer", "gloo", "NCCL", "Timed out waiting")
@@ -25,7 +26,7 @@ def _is_lightnings(error: Exception) -> bool:
     """Whether Lightning itself says that a value is none, e.g. a strategy for another device."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     package = frame.f_globals.get("__name__", "").partition(".")[0]
-    return isinstance(error, ValueError | TypeError) and package in _LIGHTNING
+    return isinstance(error, ValueError | TypeError | RuntimeError) and package in _LIGHTNING
 
 
 def _of_system(error: OSError) -> InputError | None:
@@ -56,4 +57,4 @@ def as_message(error: Exception) -> InputError | RunError | None:
             "another process of this run died or did not answer in time; its own message stands "
             "above. Resume with --ckpt_path last"
         )
-    return None
+    return blamed(error)

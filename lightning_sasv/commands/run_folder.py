@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.cli import LightningArgumentParser, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, Logger
@@ -26,6 +27,7 @@ from lightning_sasv.models import SASVModule
 from lightning_sasv.places import FUSED, LOCK, RUN, check_folder, head, kind_of, refuse
 from lightning_sasv.plain import is_address
 from lightning_sasv.results import METRICS_FILE, read_metrics
+from lightning_sasv.terminal import USER_ERROR
 
 WRITTEN = (
     *("config.yaml", "hparams.yaml", "metrics.csv", "metrics.json"),
@@ -64,29 +66,57 @@ def taken(
             tested, if any; with ``overwrite`` whatever is there is replaced.
     """
     with ExitStack() as stack:
-        if trainer.is_global_zero and not is_dry_run(trainer):
-            _number(trainer, stack)
-            folders, results, others = _folders(trainer), _results(trainer), _saved(trainer)
-            tested = [folder.parents[1] for folder in folders if folder.parent.name == TESTS]
-            stack.enter_context(lock(*folders, *results, *others, *tested))
-            path = config.get("ckpt_path")
-            checkpoint = Path(path).resolve() if path and _is_local(path) else None
-            if not config.get("overwrite"):
-                for folder in folders:
-                    _check(folder, trainer, config, checkpoint)
-                for folder in set(results) - {
-                    *folders,
-                    *(checkpoint.parents if checkpoint else ()),
-                }:
-                    _check_results(folder, corpus, module.seeds)
-                for folder in others:
-                    _check_checkpoints(folder, module, [*folders, checkpoint and checkpoint.parent])
-                _check_profile(trainer)
-            for folder in folders:
-                for name in _IN_PLACE:
-                    unshare(folder / name)
-            _be_patient(trainer, checkpoint is not None)
+        with _together(trainer):
+            if trainer.is_global_zero and not is_dry_run(trainer):
+                _take(trainer, module, corpus, config, stack)
         yield
+
+
+def _take(
+    trainer: Trainer, module: SASVModule, corpus: str, config: Mapping[str, Any], stack: ExitStack
+) -> None:
+    _number(trainer, stack)
+    folders, results, others = _folders(trainer), _results(trainer), _saved(trainer)
+    tested = [folder.parents[1] for folder in folders if folder.parent.name == TESTS]
+    stack.enter_context(lock(*folders, *results, *others, *tested))
+    path = config.get("ckpt_path")
+    checkpoint = Path(path).resolve() if path and _is_local(path) else None
+    if not config.get("overwrite"):
+        for folder in folders:
+            _check(folder, trainer, config, checkpoint)
+        for folder in set(results) - {
+            *folders,
+            *(checkpoint.parents if checkpoint else ()),
+        }:
+            _check_results(folder, corpus, module.seeds)
+        for folder in others:
+            _check_checkpoints(folder, module, [*folders, checkpoint and checkpoint.parent])
+        _check_profile(trainer)
+    for folder in folders:
+        for name in _IN_PLACE:
+            unshare(folder / name)
+    _be_patient(trainer, checkpoint is not None)
+
+
+@contextmanager
+def _together(trainer: Trainer) -> Iterator[None]:
+    """Have a refusal of the first process end those that others started beside it.
+
+    Where ``srun`` or ``torchrun`` starts them all, they would wait for the first one for ever.
+    Processes that it starts itself do not exist yet.
+    """
+    cluster = getattr(trainer.strategy, "cluster_environment", None)
+    alone = cluster is None or isinstance(cluster, LightningEnvironment) or trainer.world_size == 1
+    if not alone:
+        trainer.strategy.setup_environment()  # now already: it meets the others
+    try:
+        yield
+    except Exception:
+        if not alone:
+            trainer.strategy.broadcast(True)
+        raise
+    if not alone and trainer.strategy.broadcast(False):
+        raise SystemExit(USER_ERROR)  # the first process says why
 
 
 def _be_patient(trainer: Trainer, goes_on: bool) -> None:
@@ -280,7 +310,7 @@ class ConfigOfBegun(SaveConfigCallback):
             writer = getattr(logger, "_experiment", None)
             if isinstance(writer, PatientWriter):
                 writer.begin()
-        if not self.already_saved:
+        if not self.already_saved and trainer.log_dir:
             super().setup(trainer, pl_module, "")
 
     on_sanity_check_start = on_validation_start = on_train_start

@@ -7,6 +7,7 @@ import pkgutil
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, get_args, get_type_hints, is_typeddict
 
 import pytest
@@ -22,7 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from lightning_sasv import gate
 from lightning_sasv.cli import COMMANDS, command_function
-from lightning_sasv.commands.configs import check
+from lightning_sasv.commands.configs import check, make
 from lightning_sasv.commands.loading import library, open_imports
 from lightning_sasv.errors import InputError
 
@@ -140,6 +141,31 @@ def test_arguments_hold_objects_only_where_their_type_says_so() -> None:
                         open_places.add(name)
     others = {"precision_plugin", "checkpoint_io", "optimizer", "schedulers"}
     assert open_places == {*PLACES, *others}
+
+
+def is_made(kind: type, arguments: dict[str, object]) -> bool:
+    try:
+        make(kind, **arguments)
+    except InputError:
+        return False
+    return True
+
+
+def test_whatever_others_make_of_wrong_arguments_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kinds = {kind for kind in library().values() if inspect.isclass(kind)}
+    tried = [
+        is_made(kind, {name: wrong})
+        for kind in kinds
+        if kind.__module__.split(".")[0] != "lightning_sasv"
+        for name in inspect.signature(kind).parameters
+        for wrong in ("nonsense", -1, [1], {"file": "x"})
+    ]
+    assert len(tried) > 1000
+    assert any(tried)
+    assert not all(tried)
 
 
 def parts(hint: Any) -> Iterator[Any]:

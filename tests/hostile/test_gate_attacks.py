@@ -107,6 +107,27 @@ def test_what_lightning_refuses_is_told_in_a_line(name: str, here: Path, attack:
         torch.distributed.destroy_process_group()
 
 
+PROFILER = "trainer: {profiler: {class_path: pytorch_lightning.profilers.%s, %s}}"
+FAILING = {
+    "a text for a function": PROFILER
+    % ("PyTorchProfiler", "init_args: {}, dict_kwargs: {on_trace_ready: x}"),
+    "a text for a stream": CALLBACK % ("RichProgressBar", "console_kwargs: {file: x}"),
+    "a part that the model lacks": CALLBACK % ("BackboneFinetuning", ""),
+    "a base class": CALLBACK % ("BaseFinetuning", ""),
+    "no such device": CALLBACK % ("EMAWeightAveraging", "device: -1"),
+    "twice": "trainer: {callbacks: [lightning_sasv.callbacks.KeepBest]}",
+    "no name of a folder": 'trainer: {default_root_dir: "a\\0b"}',
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_what_fails_as_it_is_set_up_is_told_in_a_line(
+    name: str, here: Path, attack: Attack
+) -> None:
+    (here / "x.yaml").write_text(FAILING[name] + "\n")
+    attack("fit", "--config", "x.yaml", *SMALL)
+
+
 SERVER = "http://127.0.0.1:9"
 ADDRESSES = {
     "settings, B1": LOGGER
@@ -302,14 +323,20 @@ trainer:
 
 
 def test_a_runs_own_configuration_passes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And W&B runs no git in a folder, whose .git/config could name programs."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
+    (here / "git").write_text(f"#!/bin/sh\ntouch {here / 'git_ran'}\n")
+    (here / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
     (here / "x.yaml").write_text(LARGE)
     main(["fit", "--config", "x.yaml", *SMALL[:2]])
     again = here / "runs" / "x" / "version_0" / "config.yaml"
     assert "${" not in again.read_text()
     main(["fit", "--config", str(again)])
     assert (here / "runs" / "x" / "version_1" / "metrics.json").exists()
+    assert not (here / "git_ran").exists()
+    assert "WANDB_DISABLE_GIT" not in os.environ
 
 
 class AdmittedError(Exception):

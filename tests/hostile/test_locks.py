@@ -26,7 +26,9 @@ from lightning_sasv.locks import Owner, lock, myself, next_version, owner_of
 from lightning_sasv.places import LOCK
 from lightning_sasv.program import Program, using
 from lightning_sasv.scores import write_scores
+from tests.faults.forks import FORKS
 from tests.hostile.conftest import tree
+from tests.hostile.victim import begin
 from tests.scores.samples import toy_scores
 
 HOLD = """
@@ -317,3 +319,41 @@ def test_processes_of_one_run_share_its_folder(here: Path) -> None:
     assert subprocess.run(words, check=False, timeout=300).returncode == 0
     assert [run.name for run in (here / "runs" / "B1").iterdir()] == ["version_0"]
     assert (here / "runs" / "B1" / "version_0" / "metrics.json").exists()
+
+
+@pytest.mark.ddp
+def test_a_refusal_reaches_processes_that_somebody_else_started(here: Path) -> None:
+    """As srun and torchrun start them; without a refusal they train."""
+    run, small = here / "run", ["--evaluate=false", "--trainer.limit_train_batches=1"]
+    place = ["--trainer.logger.init_args.version=", "--trainer.logger.init_args.name=run"]
+    place += ["--trainer.logger.init_args.save_dir=."]
+    ranks = ["--trainer.devices=2", "--trainer.accelerator=cpu", "--trainer.strategy=ddp"]
+    for occupied in (True, False):
+        run.mkdir(exist_ok=True)
+        (run / "thesis.tex").write_text("") if occupied else (run / "thesis.tex").unlink()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        shared |= {"TORCHELASTIC_RUN_ID": "x", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+        logs = [here / f"{occupied}{rank}" for rank in "01"]
+        started = [
+            FORKS.Process(
+                target=begin,
+                args=(
+                    [*FIT, *small, *place, *ranks],
+                    here,
+                    log,
+                    shared | {"RANK": r, "LOCAL_RANK": r},
+                ),
+            )
+            for r, log in zip("01", logs, strict=True)
+        ]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join(120)
+        said = [log.read_text() for log in logs]
+        assert [process.exitcode for process in started] == [2 * occupied] * 2, said
+        assert ("thesis.tex" in said[0]) == occupied
+        assert not said[1] or not occupied
