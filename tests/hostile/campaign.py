@@ -8,6 +8,7 @@ that should not be, or did not end.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -15,11 +16,12 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import track
@@ -62,6 +64,13 @@ class Attack:
     name: str
     run: Callable[[Path], Outcome]
 
+    @property
+    def key(self) -> str:
+        """Its name; moments of signals, which are drawn, do not count."""
+        return (
+            f"{self.command} {self.way if self.kind != 'signal' else ''} {self.kind}: {self.name}"
+        )
+
     def row(self, outcome: Outcome) -> tuple[str, ...]:
         """The line of the table."""
         code = "none" if outcome.code is None else str(outcome.code)
@@ -71,6 +80,14 @@ class Attack:
         left = " ".join(outcome.left[:3]) or "-"
         attack = f"{self.kind}: {self.name}"
         return (self.command, self.way, attack, code, lines, traceback, left, found)
+
+
+class Record(NamedTuple):
+    """What is kept of an attack: which, its line of the table, the last words of one that found."""
+
+    key: str
+    row: Sequence[str]
+    said: list[str]
 
 
 def start(words: list[str], folder: Path, number: int = 0, after: float = 0.0) -> Outcome:
@@ -192,7 +209,7 @@ def carry_out(attack: Attack, sound: Path) -> Outcome:
             return Outcome(None, 0, "", faults=[f"campaign: {error!r}"[:200]])
 
 
-def show(rows: list[tuple[str, ...]]) -> None:
+def show(rows: Sequence[Sequence[str]]) -> None:
     """Print a table of texts."""
     widths = [max(map(len, column)) for column in zip(HEAD, *rows, strict=True)]
     for row in (HEAD, *rows):
@@ -212,13 +229,17 @@ def read_arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
     share = "part of them, drawn by the seed, e.g. 0.01 for a first look"
     parser.add_argument("--share", type=float, default=1.0, help=share)
+    parser.add_argument("--shard", default="1/1", help="I/N: the I-th of N parts")
+    minutes = "begin no further attack after so many; those that were begun are ended"
+    parser.add_argument("--minutes", type=float, default=float("inf"), help=minutes)
+    log = "keep what came of each attack in a file, and leave out those that are in it"
+    parser.add_argument("--log", type=Path, help=log)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     return parser.parse_args(words)
 
 
-def main(words: list[str] | None = None) -> int:
-    """Carry out the campaign; 1 if anything was found."""
-    options = read_arguments(words)
+def choose(options: argparse.Namespace) -> list[Attack]:
+    """The attacks that are wanted, in an order that makes the first ones a fair sample."""
     commands = options.only.split(",") if options.only else list(SOUND)
     kinds = options.attack.split(",") if options.attack else None
     chosen = [
@@ -230,17 +251,46 @@ def main(words: list[str] | None = None) -> int:
     ]
     draw = random.Random(options.seed)
     chosen = [one for one in chosen if draw.random() < options.share]
+    draw.shuffle(chosen)
+    part, parts = map(int, options.shard.split("/"))
+    return chosen[part - 1 :: parts]
+
+
+def tried(options: argparse.Namespace, chosen: list[Attack]) -> Iterator[Record]:
+    """Carry out attacks until the time is over."""
+    end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(options.workers) as pool:
-        sound = sound_files(Path(place, "sound"))
-        done = pool.map(lambda one: carry_out(one, sound), chosen)
-        outcomes = list(track(done, "Attacks", len(chosen), console=Console(stderr=True)))
-    rows = [one.row(outcome) for one, outcome in zip(chosen, outcomes, strict=True)]
-    found = [row for row, outcome in zip(rows, outcomes, strict=True) if outcome.faults]
-    show(rows)
+        sound = sound_files(Path(place, "sound")) if chosen else Path(place)
+
+        def try_one(one: Attack) -> Outcome | None:
+            return carry_out(one, sound) if time.monotonic() < end else None
+
+        done = track(
+            pool.map(try_one, chosen), "Attacks", len(chosen), console=Console(stderr=True)
+        )
+        for one, outcome in zip(chosen, done, strict=True):
+            if outcome is not None:
+                said = outcome.said.strip().splitlines()[-1:] if outcome.faults else []
+                yield Record(one.key, one.row(outcome), [line[:500] for line in said])
+
+
+def main(words: list[str] | None = None) -> int:
+    """Carry out the campaign; 1 if anything was found."""
+    options = read_arguments(words)
+    chosen, records = choose(options), list[Record]()
+    if options.log and options.log.exists():
+        known = [Record(*json.loads(line)) for line in options.log.read_text().splitlines()]
+        records = [one for one in known if one.key in {attack.key for attack in chosen}]
+    done = {one.key for one in records}
+    for record in tried(options, [one for one in chosen if one.key not in done]):
+        records.append(record)
+        if options.log:
+            with options.log.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+    found = [one for one in records if one.row[-1]]
+    show([one.row for one in records])
+    sys.stdout.write(f"\n{len(records)} of {len(chosen)} attacks tried, found in {len(found)}\n")
     if found:
-        sys.stdout.write(f"\nFound in {len(found)} of {len(rows)}:\n")
-        show(found)
-        for row, outcome in zip(rows, outcomes, strict=True):
-            last = outcome.said.strip().splitlines()[-1:] if outcome.faults else []
-            sys.stdout.writelines(f"{' '.join(row[:3])} said: {line[:500]}\n" for line in last)
-    return int(bool(found) or not rows)
+        show([one.row for one in found])
+    sys.stdout.writelines(f"{one.key} said: {line}\n" for one in found for line in one.said)
+    return int(bool(found) or not records)

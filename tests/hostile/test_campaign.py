@@ -14,13 +14,20 @@ from tests.hostile.corpus import MARK
 Capture = pytest.CaptureFixture[str]
 
 
-def test_two_commands_and_two_attacks(capsys: Capture) -> None:
+def test_two_commands_and_two_attacks(tmp_path: Path, capsys: Capture) -> None:
+    """One of them in a part of its own; what is done is not done again."""
     words = ["--only=evaluate,convert", "--by=FILE", "--attack=text: gzip,text: NUL byte"]
-    assert campaign.main(words) == 0
-    head, *rows = capsys.readouterr().out.splitlines()[-5:]
+    log = f"--log={tmp_path / 'log'}"
+    assert campaign.main([*words, log, "--shard=2/4"]) == 0
+    assert "1 of 1 attacks tried, found in 0" in capsys.readouterr().out
+    assert campaign.main([*words, log]) == 0
+    head, *rows, _, last = capsys.readouterr().out.splitlines()[-7:]
     assert head.split()[:4] == ["command", "by", "attack", "exit"]
     assert len(rows) == 4
     assert all(row.split()[-4:] == ["2", "1", "-", "-"] for row in rows)
+    assert last == "4 of 4 attacks tried, found in 0"
+    assert len((tmp_path / "log").read_text().splitlines()) == 4
+    assert campaign.main([*words, "--minutes=0"]) == 1
 
 
 @pytest.mark.parametrize(
