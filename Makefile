@@ -66,7 +66,7 @@ $(PAPER) $(OURS): %: $(READY)
 	$(BIN)/lightning fit --config configs/$*.yaml --seed_everything $(SEED) $(ON_DATA) $(ARGS)
 
 sweep: $(READY)  ## Run the W&B sweep over systems and seeds (offline when not logged in)
-	$(BIN)/lightning sweep experiments/table1/sweep.yaml $(ARGS)
+	$(BIN)/lightning sweep experiments/table1/sweep.yaml $(ON_DATA) $(ARGS)
 
 report: $(READY)  ## HTML report of the results in results/table1
 	$(BIN)/lightning report results/table1 $(ARGS)

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from lightning_sasv.program import program
+from lightning_sasv.program import WRITTEN, program
 from lightning_sasv.terminal import clean, format_warning
 
 Begin = Callable[[str, int], Callable[..., object]]
@@ -90,7 +90,9 @@ def print_notes(notes: Sequence[str]) -> None:
 
 
 def print_written(path: str | Path) -> None:
-    """Say where the results are."""
+    """Say where the results are, to the user and to a sweep that started this process."""
+    if os.environ.get(WRITTEN):
+        Path(os.environ[WRITTEN]).write_text(str(Path(path).resolve()))  # read when this has ended
     print_note(f"Written to {path}")
 
 

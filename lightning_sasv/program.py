@@ -25,6 +25,9 @@ ENVIRONMENT = frozenset(
 FROM_FILE, HANDED_ON = "LIGHTNING_SASV_FROM_FILE", "LIGHTNING_SASV_PROGRAM"
 """Variables for processes that a sweep starts: that it did, and what options it was given."""
 
+WRITTEN = "LIGHTNING_SASV_WRITTEN"
+"""Variable for such a process: the file in which it notes where its results are."""
+
 SAFE_PATH = "PYTHONSAFEPATH"
 """Set, a new Python does not look for modules in the current folder, where foreign files may be."""
 

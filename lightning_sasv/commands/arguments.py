@@ -276,6 +276,8 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
     places: list[str] = []
     rest = with_underscores(words)
     rest = options_from_files(function, rest) if also else rest
+    passes = hints.get("options") == list[str] | None
+    rest, passed = _for_others(function, rest) if passes else (rest, [])
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
@@ -293,4 +295,19 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
             options.append(name)
     if hints.get(first) == list[str] and places:
         places = [json.dumps(places)]
-    return places + options
+    return places + options + [f"--options={json.dumps(passed)}"] * bool(passed)
+
+
+def _for_others(function: Callable[..., Any], words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of a command, and options in them that it hands on because it has none such."""
+    known = {*option_names(function), "help", "print_config"}
+    own, others, rest = list[str](), list[str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or word[2:].partition("=")[0] in known:
+            own.append(word)
+        elif "=" in word or not rest or rest[0].startswith("--"):
+            others.append(word)
+        else:
+            others.append(f"{word}={rest.pop(0)}")
+    return own, others

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from lightning_sasv import experiment
 from lightning_sasv.commands.arguments import options_of
-from lightning_sasv.console import print_note, print_notes, print_written, quiet
-from lightning_sasv.experiment import sweep
-
-__all__ = ["sweep", "table"]
-
+from lightning_sasv.console import Terminal, print_note, print_notes, print_written, quiet
+from lightning_sasv.experiment.sweep import SweepRun
+from lightning_sasv.results import METRICS_FILE, read_metrics, value_of
+from lightning_sasv.trials import SPLITS
 
 SHORT = {
     **{name: f"model.{name}" for name in ("lr", "weight_decay", "hidden_dims", "class_weights")},
@@ -34,3 +35,27 @@ def table(**options: Any) -> None:
     print_notes(found.warnings)
     print_written(found.folder)
     print_note(f"took {time.perf_counter() - start:.0f} s")
+
+
+@options_of(experiment.sweep)
+def sweep(**options: Any) -> None:
+    """Run, and show what the runs found."""
+    experiment.sweep(**options, tell=_print_runs)
+
+
+def _print_runs(runs: Sequence[SweepRun]) -> None:
+    """A row for each system of each run: the point, its SASV-EER, its folder."""
+    from lightning_sasv.metrics.registry import BRIEF, METRICS
+    from lightning_sasv.report.tables import make_table
+
+    metric, names = METRICS["sasv_eer"], list(dict.fromkeys(n for run in runs for n in run.point))
+    table = make_table([*names, "system"], ["dev", "eval"], title=f"{metric.title()} of the runs")
+    table.add_column("folder", overflow="fold")
+    for run in runs:
+        values, folder = [str(run.point.get(name, "")) for name in names], run.folder
+        for system, entry in read_metrics(folder / METRICS_FILE).items() if folder else ():
+            rates = [value_of(entry.get(split) or {}, "sasv_eer") for split in SPLITS]
+            found = [metric.text(rate, BRIEF) for rate in rates]
+            table.add_row(*values, system, *found, os.path.relpath(str(folder)))
+    if table.row_count:
+        Terminal(wrap=True).print(table)

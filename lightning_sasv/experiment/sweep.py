@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from lightning_sasv import __version__
 from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.experiment.recipe import digest
 from lightning_sasv.experiment.sweep_command import (
     check_command,
     check_parameters,
@@ -23,12 +27,16 @@ from lightning_sasv.experiment.sweep_command import (
     expand,
 )
 from lightning_sasv.experiment.workers import run_child
-from lightning_sasv.files import read_yaml
+from lightning_sasv.files import ensure_directory, read_json, read_text, read_yaml, write_json
 from lightning_sasv.limits import GRID_POINTS
-from lightning_sasv.program import handed_on
+from lightning_sasv.program import WRITTEN, handed_on, shipped_configs, with_shipped
+from lightning_sasv.results import METRICS_FILE
 from lightning_sasv.signals import advise
 
 PROJECT = "lightning_sasv"
+NOTES = Path("runs") / "sweeps"
+"""Where finished runs are noted, below the folder in which they run."""
+
 FIRST_FAILURES = 3
 """When so many runs fail before any succeeds, the rest is not tried (as with W&B's agent)."""
 
@@ -138,43 +146,119 @@ def _environment(sweep: Sweep, **more: str) -> dict[str, str]:
     return {**os.environ, **handed_on(), "PATH": path, "WANDB_RUN_GROUP": sweep.name, **more}
 
 
-def run_offline(sweep: Sweep, folder: Path, first: int = 1) -> tuple[int, list[dict[str, Any]]]:
-    """Run every point in a process of its own, W&B offline.
+@dataclass(frozen=True)
+class SweepRun:
+    """A finished run of a sweep.
+
+    Attributes:
+        point: Its options.
+        folder: Where its results are, if it said so.
+    """
+
+    point: dict[str, Any]
+    folder: Path | None
+
+
+class SweepOutcome(NamedTuple):
+    """What became of a sweep.
+
+    Attributes:
+        tried: How many runs were started.
+        failed: Points of those that failed.
+        runs: Those that are finished, now or earlier.
+    """
+
+    tried: int
+    failed: list[dict[str, Any]]
+    runs: list[SweepRun]
+
+
+def _note(sweep: Sweep, words: Sequence[str], folder: Path) -> Path:
+    """File that notes the end of a run: one for each command, configuration and version."""
+    values = [word.partition("=")[2] if word[:1] == "-" else word for word in with_shipped(words)]
+    named = [folder / value for value in values if value.endswith((".yaml", ".yml"))]
+    files = [shipped_configs()["base"], *(path for path in named if path.is_file())]
+    content = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    key = digest([list(words), content, __version__, os.environ.get("SASV2022_ROOT")])
+    return folder / NOTES / re.sub(r"[^\w-]", "_", sweep.name) / f"{key}.json"
+
+
+def _finished(note: Path, point: dict[str, Any]) -> SweepRun | None:
+    """The run of a point if it has been finished, and its results are still there."""
+    with suppress(InputError):  # damaged, or not ours: it is run again
+        found = read_json(note) if note.is_file() else None
+        folder = found.get("folder") if isinstance(found, dict) else None
+        if folder is not None and (Path(str(folder)) / METRICS_FILE).is_file():
+            return SweepRun(point, Path(str(folder)))
+    return None
+
+
+def run_offline(
+    sweep: Sweep,
+    folder: Path,
+    first: int = 1,
+    options: Sequence[str] = (),
+    overwrite: bool = False,
+) -> SweepOutcome:
+    """Run every point that is not finished in a process of its own, W&B offline.
 
     Args:
         sweep: What to run.
         folder: Working directory of each run.
         first: Number of the run to begin with.
-
-    Returns:
-        How many runs were tried, and the points of those that failed.
+        options: Further options of each run.
+        overwrite: Run the finished points again.
     """
-    environment = _environment(sweep, WANDB_MODE="offline")
-    command, failed = sweep.command(), []
-    points = sweep.points()
-    for tried, point in enumerate(points[first - 1 :], 1):
-        words, number = expand(command, point), first - 1 + tried
+    command, points = [*sweep.command(), *options], sweep.points()
+    done = SweepOutcome(0, [], [])
+    for number, point in enumerate(points[first - 1 :], first):
+        words = expand(command, point)
+        note = _note(sweep, words, folder)
+        run = None if overwrite else _finished(note, point)
+        if run is not None:
+            print_line(f"run {number} of {len(points)} is finished: {run.folder}")
+            done.runs.append(run)
+            continue
         print_line(f"run {number} of {len(points)}: {shlex.join(words)}")
-        kept = f"run {number - 1} and those before it are kept: " if number > 1 else ""
-        advise(f"{kept}go on with --first {number}")
-        try:
-            code = run_child(words, environment, folder)
-        except OSError as error:
-            raise InputError(f"{sweep.path}: cannot run {words[0]!r}: {error.strerror}") from None
-        if code:
-            failed.append(point)
-        if len(failed) == tried == FIRST_FAILURES:
-            return tried, failed
-    return len(points[first - 1 :]), failed
+        run = _run_point(sweep, words, point, note, folder)
+        done.failed.extend([point] if run is None else [])
+        done.runs.extend([] if run is None else [run])
+        done = done._replace(tried=done.tried + 1)
+        if not done.runs and len(done.failed) == FIRST_FAILURES:
+            break
+    return done
 
 
-def run_online(sweep: Sweep, project: str) -> str:
+def _run_point(
+    sweep: Sweep, words: list[str], point: dict[str, Any], note: Path, folder: Path
+) -> SweepRun | None:
+    """Run a point, and note that it is finished; nothing if it fails."""
+    place = note.with_suffix(".folder")
+    environment = _environment(sweep, WANDB_MODE="offline", **{WRITTEN: str(place)})
+    ensure_directory(note.parent)
+    for file in (note, place):
+        file.unlink(missing_ok=True)
+    try:
+        code = run_child(words, environment, folder)
+    except OSError as error:
+        raise InputError(f"{sweep.path}: cannot run {words[0]!r}: {error.strerror}") from None
+    written = Path(read_text(place)) if place.is_file() else None
+    place.unlink(missing_ok=True)
+    if code:
+        return None
+    told = None if written is None else str(written)
+    write_json(note, {"point": point, "command": words, "folder": told})
+    return SweepRun(point, written)
+
+
+def run_online(sweep: Sweep, project: str, options: Sequence[str] = ()) -> str:
     """Register the sweep with W&B and run an agent here; other machines can join it by its id."""
     import wandb
 
-    print_line(f"{sweep.name}: each run is {shlex.join(sweep.command())}")
+    command = [*sweep.command(), *options]
+    print_line(f"{sweep.name}: each run is {shlex.join(command)}")
     try:
-        number = wandb.sweep(sweep.content, project=project)
+        number = wandb.sweep({**sweep.content, "command": command}, project=project)
     except (wandb.errors.Error, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         raise RunError(
@@ -189,35 +273,59 @@ def run_online(sweep: Sweep, project: str) -> str:
     return number
 
 
-def sweep(file: str, project: str | None = None, offline: bool = False, first: int = 1) -> None:
+def _check_passed(sweep: Sweep, options: Sequence[str]) -> None:
+    """Refuse an option for every run that would undo what the sweep is about."""
+    for option in options:
+        name = option.removeprefix("--").partition("=")[0]
+        if name in sweep.content["parameters"]:
+            raise InputError(f"--{name} is what {sweep.path} varies; change it there")
+
+
+def sweep(
+    file: str,
+    project: str | None = None,
+    offline: bool = False,
+    first: int = 1,
+    overwrite: bool = False,
+    options: list[str] | None = None,
+    tell: Callable[[list[SweepRun]], None] = lambda runs: None,
+) -> None:
     """Run a W&B sweep file.
 
     When logged in to W&B, the sweep is registered there and an agent runs here; agents on other
     machines can join it. When not, or without network, the grid of the same file runs here point
-    by point with offline W&B runs, which `wandb sync` sends later.
+    by point with offline W&B runs, which `wandb sync` sends later. What is finished is noted in
+    runs/sweeps: started again, the same command goes on with the other runs.
 
     Args:
         file: Sweep file, e.g. experiments/table1/sweep.yaml.
         project: W&B project; by default the one that the file names.
         offline: Run offline even when logged in.
-        first: Number of the run to begin with, offline: those before it are done.
+        first: Number of the run to begin with, offline.
+        overwrite: Run finished runs again, offline.
+        options: Options for every run, after those of the file; simply type them as they are, e.g.
+            --data.root DIR --trainer.max_epochs 2.
+        tell: Is given the finished runs of an offline sweep.
     """
     from lightning_sasv.loggers import wandb_mode
 
-    plan = read_sweep(file)
+    plan, passed = read_sweep(file), list(options or ())
+    plan.command()
+    _check_passed(plan, passed)
     if not offline and wandb_mode() == "online":
-        number = run_online(plan, project or plan.project)
+        number = run_online(plan, project or plan.project, passed)
         print_line(f"sweep {number} of {plan.name} has ended")
         return
-    plan.command()
     count = len(plan.points())
     if not 1 <= first <= count:
         raise InputError(f"--first must lie in 1 to {count}, the number of runs, got {first}")
     print_line(f"{plan.name}: {count} runs, W&B offline")
-    tried, failed = run_offline(plan, Path.cwd(), first)
-    if failed:
-        listed = "; ".join(str(point) for point in failed[:10])
-        left = count - first + 1 - tried
+    advise("finished runs are kept: the same command goes on")
+    done = run_offline(plan, Path.cwd(), first, passed, overwrite)
+    tell(done.runs)
+    if done.failed:
+        listed = "; ".join(str(point) for point in done.failed[:10])
+        left = count - first + 1 - len(done.failed) - len(done.runs)
         rest = f"; {left} were not tried" if left else ""
-        raise RunError(f"{len(failed)} of {tried} runs failed{rest}: {listed}")
+        raise RunError(f"{len(done.failed)} of {done.tried} runs failed{rest}: {listed}")
     print_line("send the runs with: wandb sync runs/wandb/offline-run-*")

@@ -62,5 +62,5 @@ def test_a_system_is_trained_with_its_configuration(repository: Path, system: st
 def test_table_and_sweep(repository: Path) -> None:
     table = make(repository, "-n", "table", "DATA=d").splitlines()[-1]
     assert table.split()[1:] == ["table", "--data.root", "d"]
-    sweep = make(repository, "-n", "sweep").splitlines()[-1]
-    assert sweep.split()[1:] == ["sweep", "experiments/table1/sweep.yaml"]
+    sweep = make(repository, "-n", "sweep", "DATA=d").splitlines()[-1]
+    assert sweep.split()[1:] == ["sweep", "experiments/table1/sweep.yaml", "--data.root", "d"]

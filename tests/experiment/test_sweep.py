@@ -80,14 +80,67 @@ def test_offline_runs_that_fail(tmp_path: Path) -> None:
     code = (
         "import os, sys; sys.exit(sys.argv[1] == '--n=2' or os.environ['WANDB_RUN_GROUP'] != 's')"
     )
-    assert run_offline(small_sweep(tmp_path, code, [1, 2]), tmp_path) == (2, [{"n": 2}])
-    assert run_offline(small_sweep(tmp_path, code, [2, 2, 1]), tmp_path)[0] == 3
+    done = run_offline(small_sweep(tmp_path, code, [1, 2]), tmp_path)
+    assert (done.tried, done.failed) == (2, [{"n": 2}])
+    assert run_offline(small_sweep(tmp_path, code, [2, 2, 1]), tmp_path).tried == 3
     code = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch(); sys.exit(2)"
-    tried, failed = run_offline(small_sweep(tmp_path, code, [1, 2, 3, 4, 5]), tmp_path)
-    assert (tried, len(failed), len(list(tmp_path.iterdir()))) == (3, 3, 3)  # not the rest
+    done = run_offline(small_sweep(tmp_path, code, [1, 2, 3, 4, 5]), tmp_path)
+    made = list(tmp_path.glob("--n=*"))
+    assert (done.tried, len(done.failed), len(made)) == (3, 3, 3)  # not the rest
     sweep = Sweep(tmp_path, GRID | {"command": ["nowhere-to-be-found", "${args}"]})
     with pytest.raises(InputError, match="cannot run 'nowhere-to-be-found'"):
         run_offline(sweep, tmp_path)
+
+
+NOTING = """
+import json, os, pathlib, sys
+number, epochs = sys.argv[1].removeprefix("--n="), sys.argv[2]
+with open("log", "a") as log:
+    log.write(number + epochs + ";")
+if not pathlib.Path("mended").exists() and number == "2":
+    sys.exit(1)
+folder = pathlib.Path("run" + number)
+folder.mkdir(exist_ok=True)
+rates = {"dev": {"sasv_eer": 0.01}, "eval": {"sasv_eer": int(number) / 100}}
+(folder / "metrics.json").write_text(json.dumps({"B1": rates}))
+pathlib.Path(os.environ["LIGHTNING_SASV_WRITTEN"]).write_text(str(folder.resolve()))
+"""
+
+
+def test_a_sweep_goes_on_hands_options_to_every_run_and_ends_with_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    Path("noting.py").write_text(NOTING)
+    content = small_sweep(tmp_path, "", [1, 2, 3]).content
+    content["command"] = ["${interpreter}", "noting.py", "${args}"]
+    Path("sweep.yaml").write_text(yaml.safe_dump(content))
+    words = ["sweep", "sweep.yaml", "--trust-config", "--offline", "--trainer.max-epochs", "2"]
+    log, option = Path("log"), "--trainer.max_epochs=2"
+
+    def ran(*more: str) -> str:
+        log.write_text("")
+        main([*words, *more])
+        return log.read_text().replace(option, "")
+
+    assert "1 of 3 runs failed: {'n': 2}" in failure_of(capsys, *words, code=1)
+    assert log.read_text() == f"1{option};2{option};3{option};"
+    Path("mended").touch()
+    assert ran() == "2;"
+    shown = capsys.readouterr().out
+    assert "run 1 of 3 is finished" in shown
+    for number in (1, 2, 3):
+        row = next(line for line in shown.splitlines() if f"run{number} " in line)
+        assert [cell.strip() for cell in row.split("│")[1:-1]] == [
+            *(str(number), "B1", "1.00", f"{number}.00", f"run{number}")
+        ]
+    assert ran() == ""
+    assert ran("--overwrite") == "1;2;3;"
+    assert ran("--config", "debug") == "1;2;3;"  # other options, other runs
+    (tmp_path / "run3" / "metrics.json").unlink()
+    assert ran() == "3;"
+    assert "--n is what sweep.yaml varies" in failure_of(capsys, *words, "--n", "7")
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +151,16 @@ def swept(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = yaml.safe_load((repository / "experiments/table1/sweep.yaml").read_text())
     content["parameters"]["model.systems"]["values"] = ["[L3c]", "[B1]"]
     content["parameters"]["seed_everything"]["values"] = [7]
-    content["command"] += ["--data.scale=0.02", "--trainer.max_epochs=2"]
     (folder / "sweep.yaml").write_text(yaml.safe_dump(content))
     command = [sys.executable, "-m", "lightning_sasv.cli", "sweep", "sweep.yaml", "--offline"]
+    command += ["--data.scale", "0.02", "--trainer.max_epochs=2"]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     assert "wandb sync runs/wandb/offline-run-*" in done.stdout
     assert "run 2 of 2: /usr/bin/env WANDB_RUN_GROUP=table1 lightning-sasv fit" in done.stdout
+    again = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    assert "run 1 of 2 is finished" in again
+    assert "run 2 of 2 is finished" in again
+    assert "runs/B1/version_0" in again
     return folder
 
 
@@ -149,7 +206,8 @@ def test_online_the_sweep_goes_to_wandb_and_an_agent(
     assert calls[0] == yaml.safe_load(file.read_text())
     assert calls[1][1:] == ["-P", "-m", "wandb", "agent", "--", "lightning_sasv/abc"]
     assert "each run is '${env}' WANDB_RUN_GROUP=table1 lightning-sasv" in capsys.readouterr().out
-    failure_of(capsys, "sweep", file, code=1)
+    failure_of(capsys, "sweep", file, "--data.root", "d", code=1)
+    assert calls[2]["command"] == [*calls[0]["command"], "--data.root=d"]
     monkeypatch.setattr(wandb, "sweep", refuse)
     said = failure_of(capsys, "sweep", file, code=1)
     assert "no route to host; --offline runs it here" in said
@@ -160,7 +218,9 @@ def test_other_methods_are_for_wandb_alone(
 ) -> None:
     path, seen = tmp_path / "sweep.yaml", []
     path.write_text(yaml.safe_dump(GRID | {"method": "bayes", "command": OURS}))
-    monkeypatch.setattr(sweep_module, "run_online", lambda _, project: seen.append(project) or "a")
+    monkeypatch.setattr(
+        sweep_module, "run_online", lambda _, project, __: seen.append(project) or "a"
+    )
     monkeypatch.setattr(loggers, "wandb_mode", lambda: "online")
     main(["sweep", str(path), "--project", "mine"])
     assert seen == ["mine"]

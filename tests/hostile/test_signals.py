@@ -207,7 +207,11 @@ CASES = {
         "out/training/*/last.ckpt",
         "the same command goes on",
     ),
-    "sweep": (["sweep", "sweep.yaml", "--offline"], LAST, "go on with --first 1"),
+    "sweep": (
+        ["sweep", "sweep.yaml", "--offline"],
+        LAST,
+        "finished runs are kept: the same command goes on",
+    ),
 }
 
 
