@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -127,7 +127,7 @@ def as_labels(labels: ArrayLike, name: str = "labels") -> Codes:
         name: Name of the argument, for the error message.
 
     Returns:
-        The codes as int8.
+        The codes as int8; no copy is made of an int8 array.
 
     Raises:
         InputError: Not one-dimensional, or a label that is none of the three.
@@ -146,7 +146,7 @@ def as_labels(labels: ArrayLike, name: str = "labels") -> Codes:
             f"{name} must be codes 0 (spoof), 1 (target), 2 (nontarget) or those words, "
             f"got dtype {array.dtype}"
         )
-    codes: Codes = array.astype(np.int8) if _in_range(array) else np.empty(0, np.int8)
+    codes: Codes = array.astype(np.int8, copy=False) if _in_range(array) else np.empty(0, np.int8)
     if codes.size == array.size and (array.dtype.kind != "f" or (codes == array).all()):
         return codes
     first = int(np.argmin(np.isin(array, _CODES)))
@@ -223,15 +223,20 @@ def split(scores: Floats, codes: Codes, *groups: Sequence[TrialClass]) -> list[F
     Block by block, so that the scores are read once and no index of all trials is ever in memory.
     """
     check_has_class(codes, *itertools.chain(*groups))
-    parts = [np.empty(np.count_nonzero(is_any(codes, group))) for group in groups]
+    sizes = (sum(np.count_nonzero(is_any(codes[b], g)) for b in blocks(codes.size)) for g in groups)
+    parts = [np.empty(size) for size in sizes]
     free = list(parts)
-    for start in range(0, codes.size, BLOCK):
-        block = slice(start, start + BLOCK)
+    for block in blocks(codes.size):
         for k, group in enumerate(groups):
             places = np.flatnonzero(is_any(codes[block], group))
             scores[block].take(places, out=free[k][: places.size], mode="clip")
             free[k] = free[k][places.size :]
     return parts
+
+
+def blocks(size: int) -> Iterator[slice]:
+    """Places of so many trials, :data:`BLOCK` of them at a time."""
+    return (slice(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK))
 
 
 def is_any(codes: Codes, classes: Sequence[TrialClass]) -> NDArray[np.bool_]:
@@ -252,7 +257,7 @@ def check_same_length(columns: dict[str, np.ndarray]) -> None:
 def check_has_class(codes: Codes, *classes: TrialClass) -> None:
     """Raise an error that names the first class without trials."""
     for member in classes:
-        if not (codes == member.value).any():
+        if not any((codes[block] == member.value).any() for block in blocks(codes.size)):
             raise EmptyClassError(f"no {member} trials: the metric is undefined for an empty class")
 
 

@@ -229,7 +229,7 @@ def as_codes(labels: Labels) -> Tensor:
             as_labels(labels.flatten())  # raises: true or false is no class of trials
         return labels
     array = np.asarray(labels)
-    return torch.as_tensor(as_labels(array.ravel())).view(array.shape)
+    return torch.tensor(as_labels(array.ravel())).view(array.shape)
 
 
 def _as_edges(thresholds: Any, extra: Sequence[float]) -> Tensor:

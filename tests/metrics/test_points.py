@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
+from lightning_sasv import checks
 from lightning_sasv.checks import EmptyClassError
 from lightning_sasv.metrics.functional import points
 from lightning_sasv.metrics.functional.eer import eer_of
@@ -25,6 +26,7 @@ from lightning_sasv.metrics.functional.points import (
     ascending,
     lumped,
     operating_points,
+    order,
 )
 from lightning_sasv.trials import TrialClass
 from tests.metrics.oracles import check_rates, tied_scores
@@ -39,9 +41,20 @@ WITH_INFINITIES = tied_scores().flatmap(
 @settings(max_examples=200)
 def test_ascending_is_numpys_sort(scores: np.ndarray, few: int) -> None:
     before = scores.copy()
-    with mock.patch.multiple(points, _FEW=few, BLOCK=3):
+    with mock.patch.object(points, "_FEW", few), mock.patch.object(checks, "BLOCK", 3):
         assert (ascending(scores) == np.sort(scores)).all()
     assert np.array_equal(scores, before)
+
+
+@given(ANY, st.sampled_from([0, 10**9]), st.integers(0, 2**9))
+@settings(max_examples=200)
+def test_order_is_that_of_the_scores(scores: np.ndarray, few: int, alike: int) -> None:
+    near = np.concatenate([scores, 1 + np.arange(alike, 0, -1) * 2.0**-52])  # agree in high bits
+    trials = np.arange(0, near.size, 2)
+    with mock.patch.object(points, "_FEW", few), mock.patch.object(checks, "BLOCK", 3):
+        found = order(near, trials)
+    assert (near[found] == np.sort(near[trials])).all()
+    assert (np.sort(found) == trials).all()
 
 
 _FORKING = """
@@ -97,7 +110,7 @@ def test_every_equal_error_rate_of_weights_is_that_of_repeated_trials(
 @settings(max_examples=300)
 def test_negatives_below_every_positive_may_be_one_lump(pos: np.ndarray, neg: np.ndarray) -> None:
     first = Steps(np.sort(pos))
-    with mock.patch.object(points, "BLOCK", 2):
+    with mock.patch.object(checks, "BLOCK", 2):
         lump = lumped(neg, first.values[0])
     tasks = [Detection(first, x) for x in (lump, Steps(np.sort(neg)))]
     check_rates(partial(eer_of, tasks[0]), pos, neg)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lightning_sasv import checks
 from lightning_sasv.metrics.functional import concurrent, eer, t_eer, t_eer_path, tandem
 from tests.metrics.oracles import concurrent_values, tandem_polylines, trials
 
@@ -113,7 +114,7 @@ def test_reference_rule_minimises_the_ratio_gap(case: Trials) -> None:
 @given(trials(), st.sampled_from([0.0, 0.5, 0.9]), st.sampled_from(["interpolated", "reference"]))
 def test_blocks_of_the_path_find_the_pair_of_the_whole(case: Trials, rho: float, rule: str) -> None:
     whole = t_eer(*case, rho=rho, rule=rule)
-    with mock.patch.object(tandem, "BLOCK", 2):
+    with mock.patch.object(checks, "BLOCK", 2):
         assert t_eer(*case, rho=rho, rule=rule) == pytest.approx(whole, abs=0, nan_ok=True)
 
 

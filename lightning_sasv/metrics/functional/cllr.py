@@ -26,11 +26,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lightning_sasv.checks import (
-    BLOCK,
     ArrayLike,
     Floats,
     as_scores,
     as_two_classes,
+    blocks,
     check_same_length,
 )
 from lightning_sasv.errors import InputError
@@ -253,8 +253,7 @@ def _mean(
 ) -> float:
     """Mean loss of the scores at some prior log-odds, block by block."""
     total = 0.0
-    for start in range(0, scores.size, BLOCK):
-        block = slice(start, start + BLOCK)
+    for block in blocks(scores.size):
         shares = None if weights is None else weights[block]
         total += weighted_sum(loss(scores[block] + odds), shares)
     return total / (scores.size if weights is None else float(weights.sum()))

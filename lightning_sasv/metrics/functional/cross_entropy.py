@@ -11,18 +11,17 @@ all and an offset b_k for each class: convex in (a, b), without a penalty.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from lightning_sasv.checks import (
-    BLOCK,
     ArrayLike,
     Codes,
     Floats,
     as_labels,
     as_scores,
+    blocks,
     check_has_class,
     check_not_empty,
     check_same_length,
@@ -155,7 +154,7 @@ def _losses(classes: Classes, prior: Floats) -> Floats:
     asv, cm, codes = classes.columns["asv"], classes.columns["cm"], classes.codes
     _check_finite({"asv": asv, "cm": cm})
     losses = np.empty(codes.size)
-    for block in _blocks(codes.size):
+    for block in blocks(codes.size):
         logits = _log_likelihoods(asv[block], cm[block]) + np.log(prior)[:, None]
         own = np.take_along_axis(logits, codes[None, block].astype(np.intp), axis=0)[0]
         top = logits.max(axis=0)
@@ -179,7 +178,7 @@ class _Problem(NamedTuple):
     def derivatives(self, theta: Floats) -> tuple[float, Floats, Floats]:
         """Value, gradient and Hessian."""
         loss, slope, curvature = 0.0, np.zeros(3), np.zeros((3, 3))
-        for block in _blocks(self.codes.size):
+        for block in blocks(self.codes.size):
             features = _log_likelihoods(self.asv_llr[block], self.cm_llr[block]) / self.scale
             logits = theta[0] * features + (np.append(theta[1:], 0.0) + self.log_prior)[:, None]
             logits -= logits.max(axis=0)
@@ -203,7 +202,3 @@ class _Problem(NamedTuple):
 def _log_likelihoods(asv_llr: Floats, cm_llr: Floats) -> Floats:
     """Those of spoof, target and nontarget up to a common constant, (3, trials)."""
     return np.stack([-cm_llr, np.zeros_like(asv_llr), -asv_llr])
-
-
-def _blocks(size: int) -> Iterator[slice]:
-    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))

@@ -23,6 +23,7 @@ FRR - FAR grows with every rejected trial, so the crossing is found by bisection
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Literal, NamedTuple, TypeAlias
 
 from lightning_sasv.checks import ArrayLike, as_two_classes, by_class, check_known
@@ -180,16 +181,14 @@ def _around(task: Detection) -> tuple[tuple[int, int], tuple[int, int]]:
     From one rung to the next the equal positives go first, then the negatives; within either run
     the first point with FRR >= FAR follows from the counts. Python's integers do not overflow.
     """
-    positives, negatives = task.pooled
     P, N = _totals(task)
-    low, high = 0, len(positives) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if int(positives[middle]) * N + int(negatives[middle]) * P >= P * N:
-            high = middle
-        else:
-            low = middle + 1
-    i, m = int(positives[high]), int(negatives[high - 1]) if high else 0
+
+    def crossed(place: int) -> bool:
+        i, m = task.rejected(place)
+        return i * N + m * P >= P * N
+
+    place = bisect_left(range(task.parts[0].values.size), True, key=crossed)
+    i, m = task.rejected(place)[0], task.rejected(place - 1)[1] if place else 0
     if i * N + m * P < P * N:  # the positives alone do not suffice: a negative makes the crossing
         m = -(-N * (P - i) // P)
         return (i, m - 1), (i, m)

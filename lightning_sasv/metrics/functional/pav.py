@@ -79,12 +79,12 @@ def vertices(positives: Counts, negatives: Counts) -> Index:
         >>> vertices(np.array([0, 1, 1, 2]), np.array([1, 1, 2, 2]))
         array([0, 2, 3])
     """
-    new_positives, new_negatives = np.diff(positives, prepend=0), np.diff(negatives, prepend=0)
-    trials = new_positives + new_negatives
-    some = np.flatnonzero(trials > 0)
-    weight = trials[some].astype(np.float64)
-    pooled = isotonic_regression(new_positives[some] / weight, weights=weight)
-    ends: Index = some[pooled.blocks[1:] - 1]
+    some = np.flatnonzero(np.diff(negatives, prepend=0) > 0)  # elsewhere no slope grows
+    if positives[some[-1]] < positives[-1]:
+        some = np.append(some, positives.size - 1)
+    x, y = (np.diff(counts[some], prepend=0) for counts in (positives, negatives))
+    weight = np.add(x, y, dtype=np.float64)
+    ends: Index = some[isotonic_regression(x / weight, weights=weight).blocks[1:] - 1]
     return ends
 
 

@@ -14,7 +14,8 @@ the ROC hull) is therefore found on the *rungs*: just below each distinct positi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -22,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.checks import (
-    BLOCK,
     ArrayLike,
     Codes,
     Floats,
     as_two_classes,
+    blocks,
     check_not_empty,
     is_any,
 )
@@ -48,6 +49,7 @@ class Steps:
         values: Scores, ascending.
         weights: How often each counts; once when absent.
         memo: Functions of the scores that are known already; shared by all weightings.
+        lump: Further trials that count with the lowest score, when there are no weights.
 
     Example:
         >>> steps = Steps(np.array([1.0, 2.0, 3.0]), np.array([1, 0, 5]))
@@ -60,28 +62,36 @@ class Steps:
         values: Floats,
         weights: NDArray[Any] | None = None,
         memo: dict[Hashable, Floats] | None = None,
+        lump: int = 0,
     ) -> None:
-        self.values, self.weights = values, weights
+        self.values, self.weights, self._lump = values, weights, lump
         self._memo = {} if memo is None else memo
 
     @cached_property
     def counts(self) -> Counts:
         """Weight of the first so many scores, from 0 to the total."""
         if self.weights is None:
-            return np.arange(self.values.size + 1)
-        counts = np.empty(self.values.size + 1, np.result_type(self.weights, np.int64))
-        counts[0], counts[1:] = 0, self.weights
-        return np.add.accumulate(counts, out=counts)
+            return np.asarray(self.first(np.arange(self.values.size + 1)))
+        counts = np.zeros(self.values.size + 1, np.result_type(self.weights, np.int64))
+        for block in blocks(self.values.size):  # in a processor's cache
+            part = counts[block.start : block.stop + 1]
+            part[1:] = self.weights[block]
+            np.add.accumulate(part, out=part)
+        return counts
 
     @cached_property
     def total(self) -> int:
         """Weight of the class."""
-        total: int = self.values.size if self.weights is None else self.counts[-1].item()
+        if self.weights is None:
+            return self.values.size + self._lump
+        total: int = self.counts[-1].item()
         return total
 
     def first(self, ranks: Any) -> Any:
         """Weight of the first so many scores; without weights that is their number."""
-        return ranks if self.weights is None else self.counts.take(ranks)
+        if self.weights is not None:
+            return self.counts[ranks]
+        return ranks + self._lump * (ranks > 0) if self._lump else ranks
 
     def weighted(self, weights: NDArray[Any]) -> Steps:
         """The same scores with other weights, in the order of the scores."""
@@ -89,11 +99,11 @@ class Steps:
 
     def below(self, thresholds: Floats | float) -> Any:
         """Weight of the scores < threshold."""
-        return self.first(np.searchsorted(self.values, thresholds))
+        return self.first(self.values.searchsorted(thresholds))
 
     def up_to(self, thresholds: Floats | float) -> Any:
         """Weight of the scores <= threshold: what the threshold rejects."""
-        return self.first(np.searchsorted(self.values, thresholds, side="right"))
+        return self.first(self.values.searchsorted(thresholds, "right"))
 
     def rejected(self, thresholds: Floats) -> Floats:
         """Share of the class that each threshold rejects."""
@@ -107,6 +117,8 @@ class Steps:
 
     def value(self, count: float) -> float:
         """Largest of the lowest scores that weigh so much, which must be more than 0."""
+        if self.weights is None:
+            return float(self.values[max(int(count) - self._lump, 1) - 1])
         return float(self.values[np.searchsorted(self.counts, count) - 1])
 
     def sum(self, function: Callable[[Floats], Floats]) -> float:
@@ -137,12 +149,41 @@ def ascending(scores: Floats) -> Floats:
     """
     if scores.size < _FEW:
         return np.sort(scores)
-    import polars  # a tenth of a second, for large columns only
-
     keys = np.empty(scores.size, np.int64)
     _swap_order(np.ascontiguousarray(scores).view(np.int64), keys)
-    _swap_order(polars.Series(keys).sort(multithreaded=False).to_numpy(), keys)
+    _swap_order(_sorted(keys), keys)
     return keys.view(np.float64)
+
+
+def order(scores: Floats, trials: Index) -> Index:
+    """Some trials in ascending order of their scores; equal scores are in any order.
+
+    The lowest bits of the whole numbers that are sorted give way to the number of the trial. Only
+    scores that agree in the others, of which there are few, have to be compared again.
+    """
+    if trials.size < _FEW:
+        return trials[np.argsort(scores.take(trials))]
+    keys, low = scores.take(trials).view(np.int64), (1 << scores.size.bit_length()) - 1
+    _swap_order(keys, keys)
+    keys &= ~low
+    keys |= trials
+    found, alike = _sorted(keys), np.zeros(keys.size, np.bool_)
+    for block in blocks(keys.size - 1):
+        after = slice(block.start + 1, block.stop + 1)
+        same = (found[block] ^ found[after]) <= low
+        alike[block] |= same
+        alike[after] |= same
+    np.bitwise_and(found, low, out=keys)
+    again = np.flatnonzero(alike)
+    some = keys[again]
+    keys[again] = some[np.argsort(scores.take(some), kind="stable")]
+    return keys
+
+
+def _sorted(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    import polars  # a tenth of a second, for large columns only
+
+    return polars.Series(keys).sort(multithreaded=False).to_numpy()
 
 
 def _swap_order(bits: NDArray[np.int64], out: NDArray[np.int64]) -> None:
@@ -151,8 +192,7 @@ def _swap_order(bits: NDArray[np.int64], out: NDArray[np.int64]) -> None:
     The bits of negative floats, read as whole numbers, are negative too but ordered downwards:
     all of their bits but the sign are turned.
     """
-    for start in range(0, bits.size, BLOCK):
-        block = slice(start, start + BLOCK)
+    for block in blocks(bits.size):
         turned = bits[block] >> 63  # -1 for negative ones, else 0
         turned &= np.iinfo(np.int64).max
         np.bitwise_xor(bits[block], turned, out=out[block])
@@ -163,20 +203,18 @@ def lumped(negative: Floats, floor: float) -> Steps:
 
     No rung lies among them, so their order does not matter, and only the others are sorted.
     """
-    count = int(np.count_nonzero(negative < floor))
+    count = sum(np.count_nonzero(negative[block] < floor) for block in blocks(negative.size))
     if count < 0.4 * negative.size:  # few: it is hardly slower to sort them with the others
         return Steps(ascending(negative))
-    highest, rest = -math.inf, []
-    for start in range(0, negative.size, BLOCK):
-        block = negative[start : start + BLOCK].copy()
-        places = np.flatnonzero(block >= floor)
-        rest.append(block.take(places))
-        block[places] = -math.inf
-        highest = max(highest, block.max())
-    values = ascending(np.concatenate([[highest], *rest]))
-    weights = np.ones(values.size, np.int64)
-    weights[0] = count
-    return Steps(values, weights)
+    values = np.full(negative.size - count + 1, -math.inf)
+    rest = values[1:]
+    for place in blocks(negative.size):
+        block = negative[place].copy()
+        above = np.flatnonzero(block >= floor)
+        block.take(above, out=rest[: above.size], mode="clip")
+        rest, block[above] = rest[above.size :], -math.inf
+        values[0] = max(values[0], block.max())
+    return Steps(ascending(values), lump=int(count) - 1)
 
 
 class Detection:
@@ -184,7 +222,7 @@ class Detection:
 
     Args:
         parts: The positives, then each kind of negatives; each must weigh something.
-        ranks: The rungs as numbers of scores below, if they are known already.
+        rungs: Where the rungs lie, if that is known already.
 
     Attributes:
         parts: The classes, positives first.
@@ -195,14 +233,14 @@ class Detection:
         [array([0, 1, 2]), array([1, 2, 2])]
     """
 
-    def __init__(self, *parts: Steps, ranks: Sequence[Index] | None = None) -> None:
+    def __init__(self, *parts: Steps, rungs: _Rungs | None = None) -> None:
         self.parts = parts
-        self._ranks = ranks or _rungs(*(part.values for part in parts))
+        self._rungs = rungs or _Rungs(*(part.values for part in parts))
 
     @cached_property
     def counts(self) -> list[Counts]:
         """Rejected trials of each class at each rung; the last rung rejects all."""
-        pairs = zip(self.parts, self._ranks, strict=True)
+        pairs = zip(self.parts, self._rungs.ranks, strict=True)
         return [part.first(ranks) for part, ranks in pairs]
 
     @cached_property
@@ -210,14 +248,19 @@ class Detection:
         """Rejected positives, and rejected negatives of all kinds, at each rung."""
         return self.counts[0], sum(self.counts[2:], self.counts[1])
 
+    def rejected(self, place: int) -> tuple[int, int]:
+        """Rejected positives and negatives just below the positive at a place, or at the end."""
+        pairs = zip(self.parts, self._rungs.below(place), strict=True)
+        positives, *negatives = (int(part.first(rank)) for part, rank in pairs)
+        return positives, sum(negatives)
+
     def weighted(self, *parts: Steps) -> Detection:
         """The same scores with other weights."""
-        return Detection(*parts, ranks=self._ranks)
+        return Detection(*parts, rungs=self._rungs)
 
     def against(self, kind: int) -> Detection:
         """The same positives against one kind of negatives; the first has the number 1."""
-        chosen = self.parts[0], self.parts[kind]
-        return Detection(*chosen, ranks=[self._ranks[0], self._ranks[kind]])
+        return Detection(self.parts[0], self.parts[kind])
 
     def last_rejected(self, positives: float, negatives: float) -> float:
         """Largest of the lowest positives and negatives of so much weight, -inf without any."""
@@ -228,25 +271,40 @@ class Detection:
 
     def _negative(self, count: float) -> float:
         """First score up to which all kinds of negatives together weigh so much."""
-        rung = int(np.searchsorted(self.pooled[1], count))  # they do just below this rung
-        scores, weights, before = [], [], 0
-        for part, ranks in zip(self.parts[1:], self._ranks[1:], strict=True):
-            start = int(ranks[rung - 1]) if rung else 0
-            scores.append(part.values[start : ranks[rung]])
-            weights.append(np.diff(part.first(np.arange(start, ranks[rung] + 1))))
-            before += part.first(start)
-        between = np.concatenate(scores)
-        order = np.argsort(between, kind="stable")
-        reached = before + np.cumsum(np.concatenate(weights)[order])
-        return float(between[order[np.searchsorted(reached, count)]])
+        kinds, found = self.parts[1:], []
+        if len(kinds) == 1:
+            return kinds[0].value(count)
+        for values in (kind.values for kind in kinds):
+            first = bisect_left(values, count, key=lambda score: sum(k.up_to(score) for k in kinds))
+            found += values[first : first + 1].tolist()
+        return min(found)
 
 
-def _rungs(positive: Floats, *negatives: Floats) -> list[Index]:
-    """Scores below each distinct positive score, and all of them, class by class."""
-    first = np.flatnonzero(_new(positive))
-    values = positive if first.size == positive.size else positive[first]
-    below = (np.append(np.searchsorted(part, values), part.size) for part in negatives)
-    return [np.append(first, positive.size), *below]
+class _Rungs:
+    """Scores of each class below the rungs, positives first, looked up when asked for."""
+
+    def __init__(self, *classes: Floats) -> None:
+        self._classes = classes
+        self._below: dict[int, list[int]] = {}
+
+    @cached_property
+    def ranks(self) -> list[Index]:
+        """Scores below each distinct positive score, and all of them, class by class."""
+        positive, *negatives = self._classes
+        first = np.flatnonzero(_new(positive))
+        values = positive if first.size == positive.size else positive[first]
+        below = (np.append(np.searchsorted(part, values), part.size) for part in negatives)
+        return [np.append(first, positive.size), *below]
+
+    def below(self, place: int) -> list[int]:
+        """Scores below the positive at one place; all of them at the place after the last."""
+        if place not in self._below:
+            if place < self._classes[0].size:
+                score = self._classes[0][place]
+                self._below[place] = [part.searchsorted(score) for part in self._classes]
+            else:
+                self._below[place] = [part.size for part in self._classes]
+        return self._below[place]
 
 
 def _new(values: Floats) -> NDArray[np.bool_]:
@@ -364,13 +422,10 @@ class Classes:
         if self.weights is None or self._origin is None:
             return Steps(ascending(self.columns[column].take(self.trials(*members))))
         key = "order", column, members
-        order = self.for_all_weights(key, lambda: self._order(column, members))
-        weights = self.weights.take(order, mode="clip")  # no index is outside: saves the look
+        scores, trials = self.columns[column], self.trials(*members)
+        ordered = self.for_all_weights(key, lambda: order(scores, trials))
+        weights = self.weights.take(ordered, mode="clip")  # no index is outside: saves the look
         return self._origin.steps(column, *members).weighted(weights)
-
-    def _order(self, column: str, members: tuple[TrialClass, ...]) -> Index:
-        trials = self.trials(*members)
-        return trials[np.argsort(self.columns[column].take(trials))]
 
 
 class DETCurve(NamedTuple):

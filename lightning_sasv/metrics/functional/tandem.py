@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_sasv.checks import BLOCK, Floats
+from lightning_sasv.checks import Floats, blocks
 from lightning_sasv.metrics.functional.points import Counts, Index, Points, Steps, operating_points
 
 _ROUNDING = 1e-15  # of a sum of rates: what is smaller counts as 0
@@ -249,13 +249,13 @@ def _smallest(
     Block by block: neighbours on the path look at neighbouring CM thresholds, which a processor's
     cache then holds.
     """
-    found, size = [], _path_size(curves, rho)
-    for start in range(0, size, BLOCK):
-        part = curves.within(start, min(start + BLOCK, size))
+    found = []
+    for block in blocks(_path_size(curves, rho)):
+        part = curves.within(block.start, block.stop)
         mean, cm = _balanced(part, rho).nearest()
         measured = measure(part, cm)
         k = int(np.argmin(measured))
-        found.append((measured[k], PathPair(start + k, int(cm[k]), float(mean[k]))))
+        found.append((measured[k], PathPair(block.start + k, int(cm[k]), float(mean[k]))))
     return min(found)[1]
 
 
