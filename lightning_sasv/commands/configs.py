@@ -8,6 +8,7 @@ arguments are plain. What is made is looked up once more (:func:`make`).
 from __future__ import annotations
 
 import inspect
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -216,7 +217,10 @@ def make(kind: type, *args: Any, **kwargs: Any) -> Any:
     except (InputError, OSError):
         raise
     except Exception as error:
-        raise InputError(_failure(kind, error)) from error
+        said, hook, sys.unraisablehook = _failure(kind, error), sys.unraisablehook, lambda _: None
+        error.__traceback__ = None  # what is half made goes, and says nothing of its own
+        sys.unraisablehook = hook
+        raise InputError(said) from None
     return _objects[-1]
 
 

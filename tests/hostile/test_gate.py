@@ -155,6 +155,8 @@ def test_whatever_others_make_of_wrong_arguments_is_told_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    unheard: list[object] = []  # what half-made objects say in the end
+    monkeypatch.setattr(sys, "unraisablehook", unheard.append)
     kinds = {kind for kind in library().values() if inspect.isclass(kind)}
     tried = [
         is_made(kind, {name: wrong})
@@ -166,6 +168,7 @@ def test_whatever_others_make_of_wrong_arguments_is_told_in_a_line(
     assert len(tried) > 1000
     assert any(tried)
     assert not all(tried)
+    assert not unheard
 
 
 def parts(hint: Any) -> Iterator[Any]:

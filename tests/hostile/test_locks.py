@@ -313,47 +313,36 @@ def test_a_run_that_still_runs_is_not_resumed(
 
 
 @pytest.mark.ddp
-def test_processes_of_one_run_share_its_folder(here: Path) -> None:
-    ranks = ["--trainer.devices=2", "--trainer.accelerator=cpu", "--trainer.strategy=ddp"]
-    words = [sys.executable, "-m", "lightning_sasv.cli", *FIT, *ranks]
-    assert subprocess.run(words, check=False, timeout=300).returncode == 0
-    assert [run.name for run in (here / "runs" / "B1").iterdir()] == ["version_0"]
-    assert (here / "runs" / "B1" / "version_0" / "metrics.json").exists()
-
-
-@pytest.mark.ddp
-def test_a_refusal_reaches_processes_that_somebody_else_started(here: Path) -> None:
-    """As srun and torchrun start them; without a refusal they train."""
-    run, small = here / "run", ["--evaluate=false", "--trainer.limit_train_batches=1"]
-    place = ["--trainer.logger.init_args.version=", "--trainer.logger.init_args.name=run"]
-    place += ["--trainer.logger.init_args.save_dir=."]
-    ranks = ["--trainer.devices=2", "--trainer.accelerator=cpu", "--trainer.strategy=ddp"]
-    for occupied in (True, False):
-        run.mkdir(exist_ok=True)
-        (run / "thesis.tex").write_text("") if occupied else (run / "thesis.tex").unlink()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        shared |= {"TORCHELASTIC_RUN_ID": "x", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
-        logs = [here / f"{occupied}{rank}" for rank in "01"]
-        started = [
-            FORKS.Process(
-                target=begin,
-                args=(
-                    [*FIT, *small, *place, *ranks],
-                    here,
-                    log,
-                    shared | {"RANK": r, "LOCAL_RANK": r},
-                ),
-            )
-            for r, log in zip("01", logs, strict=True)
-        ]
-        for process in started:
-            process.start()
-        for process in started:
-            process.join(120)
-        said = [log.read_text() for log in logs]
-        assert [process.exitcode for process in started] == [2 * occupied] * 2, said
-        assert ("thesis.tex" in said[0]) == occupied
-        assert not said[1] or not occupied
+@pytest.mark.parametrize("occupied", [True, False])
+def test_processes_that_somebody_else_started_share_a_folder_or_are_refused(
+    occupied: bool, here: Path
+) -> None:
+    """As srun and torchrun start them."""
+    run = here / "runs" / "B1" / "version_0"
+    words = [*FIT, "--evaluate=false", "--trainer.limit_train_batches=1", "--trainer.devices=2"]
+    words += ["--trainer.accelerator=cpu", "--trainer.strategy=ddp"]
+    if occupied:
+        run.mkdir(parents=True)
+        (run / "thesis.tex").touch()
+        words.append("--trainer.logger.init_args.version=0")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared |= {"TORCHELASTIC_RUN_ID": "x", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    started = [
+        FORKS.Process(
+            target=begin,
+            args=(words, here, here / rank, {**shared, "RANK": rank, "LOCAL_RANK": rank}),
+        )
+        for rank in "01"
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(120)
+    said = [(here / rank).read_text() for rank in "01"]
+    assert [process.exitcode for process in started] == [2 * occupied] * 2, said
+    assert [path.name for path in run.parent.iterdir()] == ["version_0"]
+    assert ("thesis.tex" in said[0]) == occupied
+    assert not said[1] or not occupied
