@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import torch
 from jsonargparse import Namespace
 from pytorch_lightning.loggers import CometLogger, Logger, WandbLogger
 from pytorch_lightning.plugins import CheckpointIO
@@ -49,6 +50,13 @@ _OBJECTS = {"on_trace_ready": None, "schedule": None, "console_kwargs": "file"}
 """Arguments that take functions or streams though their types do not say so, or keys of them."""
 
 
+OPTIMISATION: dict[str, tuple[type, ...]] = {
+    "optimizer": (torch.optim.Optimizer,),
+    "lr_scheduler": (torch.optim.lr_scheduler.LRScheduler,),
+}
+"""Options of Lightning's command line that take a class beside those of the Trainer."""
+
+
 @cache
 def _bases() -> tuple[type, ...]:
     """The kinds: only an argument whose type is one of these can hold an object."""
@@ -78,7 +86,7 @@ def check_command(config: Namespace, owners: Mapping[str, Factory]) -> None:
         if key in owners:
             check(owners[key], value, key)
         elif key != "config":  # the files themselves
-            _check(value, (), key)
+            _check(value, OPTIMISATION.get(key, ()), key)
     registry = config.get("trainer.model_registry")
     if registry and not gate.is_typed(registry):
         raise InputError(

@@ -170,6 +170,7 @@ KINDS = (
     ("pytorch_lightning.plugins", "Precision"),
     ("torch.optim", "Optimizer"),
     ("torch.optim.lr_scheduler", "LRScheduler"),
+    ("pytorch_lightning.cli", "ReduceLROnPlateau"),
 )
 """Modules of others, and of which class they give subclasses."""
 

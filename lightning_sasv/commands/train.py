@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,11 @@ import yaml
 from jsonargparse import set_parsing_settings
 from lightning_fabric.utilities.seed import max_seed_value
 from pytorch_lightning import Callback, Trainer
-from pytorch_lightning.callbacks import ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
-from lightning_sasv.callbacks import FitFusion, KeepBest, LeaveSignals, WriteResults
+from lightning_sasv.callbacks import FitFusion, LeaveSignals, WriteResults
 from lightning_sasv.callbacks.leave_signals import end_ranks
+from lightning_sasv.callbacks.standard import settle
 from lightning_sasv.callbacks.write_results import finish, is_dry_run, written_folder
 from lightning_sasv.checkpoints import is_remote, need_trust
 from lightning_sasv.commands.arguments import OneLineErrors, check_overwrite
@@ -30,6 +32,7 @@ from lightning_sasv.commands.loading import (
     open_imports,
     read_within_limits,
 )
+from lightning_sasv.commands.optimisation import optimisation
 from lightning_sasv.commands.requeue import NoteJob, requeueing
 from lightning_sasv.commands.run_folder import ConfigOfBegun, taken
 from lightning_sasv.commands.runs import find_checkpoint, go_on_in_place, place_results
@@ -37,6 +40,7 @@ from lightning_sasv.console import print_notes, print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
+from lightning_sasv.models.optimised import check_trainer
 from lightning_sasv.models.restoring import read_as_data, restoring
 from lightning_sasv.program import program, shipped_configs
 from lightning_sasv.report.tables import print_results
@@ -67,8 +71,24 @@ def base_config() -> Path:
 
 
 def as_seeds(seed: int | bool) -> list[int]:
-    """Training seeds of ``--seed_everything``: one, the default where it is a mere yes or no."""
-    return [DEFAULT_SEED] if isinstance(seed, bool) else [seed]
+    """Training seeds of ``--seed_everything``: one; of a mere yes or no it is still to be found."""
+    return [] if isinstance(seed, bool) else [seed]
+
+
+def find_seed(drawn: bool) -> int:
+    """The seed of ``--seed_everything``: for ``true`` one is drawn, for ``false`` the default.
+
+    The processes that a training starts take that of the first.
+    """
+    if not drawn:
+        return DEFAULT_SEED
+    if "LOCAL_RANK" in os.environ or os.environ.get("SLURM_NTASKS", "1") != "1":
+        if "PL_GLOBAL_SEED" not in os.environ:
+            raise InputError(
+                "--seed_everything true: several processes need the same number; give one"
+            )
+        return int(os.environ["PL_GLOBAL_SEED"])
+    return secrets.randbelow(max_seed_value + 1)
 
 
 class SASVCLI(LightningCLI):
@@ -105,12 +125,16 @@ class SASVCLI(LightningCLI):
         stage = self.config.subcommand
         told = self.config[stage]
         check_overwrite(told.overwrite, args)
-        self.origin: Origin | None = None
         path = find_checkpoint(stage, told, self.note.words)
-        if path is None or is_remote(path):
+        self.origin = None if path is None or is_remote(path) else Origin.read(path)
+        if isinstance(told.seed_everything, bool):
+            known = self.origin.seeds if self.origin else []
+            seed = known[0] if known else find_seed(told.seed_everything)
+            args = [*args, f"--seed_everything={seed}"]
+            super().parse_arguments(parser, args)  # again, since others are linked to it
+        if self.origin is None:
             self._take(path)
             return
-        self.origin = Origin.read(path)
         self._parser(stage).set_defaults(self.origin.defaults())
         super().parse_arguments(parser, args)
         config = self.config[stage]
@@ -159,14 +183,14 @@ class SASVCLI(LightningCLI):
         super().instantiate_classes()
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
-        """Make the Trainer; with ``--quiet`` without the progress bars that it was given."""
-        given = config["callbacks"]
-        if program().quiet:
-            given = given if isinstance(given, list) else [given] if given else []
-            given = [one for one in given if not isinstance(one, ProgressBar)]
-            config = {**config, "callbacks": given, "enable_progress_bar": False}
-        made: Trainer = super()._instantiate_trainer(config, callbacks)
+        """Make the Trainer, with the callbacks of every run; with ``--quiet`` no progress bars."""
+        settled = settle(config, program().quiet)
+        made: Trainer = super()._instantiate_trainer(settled, callbacks)
+        check_trainer(made)
         return made
+
+    def _add_configure_optimizers_method_to_model(self, subcommand: str | None) -> None:
+        """The module is told later; Lightning's way ignores a schedule of our own optimiser."""
 
     def after_instantiate_classes(self) -> None:
         """Check the corpus before the Trainer makes a folder for the run."""
@@ -174,6 +198,7 @@ class SASVCLI(LightningCLI):
         read_as_data(self.trainer, config.ckpt_path)
         if self.origin is not None:
             self._use(self.origin)
+        self.model.optimizer, self.model.lr_scheduler = optimisation(config)
         self.datamodule.setup(self.subcommand)
         self.model.check(self.datamodule.corpus)
         if self.origin is not None and self.subcommand != "fit":
@@ -281,9 +306,8 @@ def train(args: Sequence[str]) -> SASVCLI:
                 SASVDataModule,
                 parser_class=Parser,
                 parser_kwargs=settings | {"prog": "lightning"} | stages,
-                trainer_defaults={"callbacks": [KeepBest(), LeaveSignals(RESUME), NoteJob(args)]},
+                trainer_defaults={"callbacks": [LeaveSignals(RESUME), NoteJob(args)]},
                 seed_everything_default=DEFAULT_SEED,
-                auto_configure_optimizers=False,
                 save_config_callback=ConfigOfBegun,
                 save_config_kwargs={"overwrite": True},
                 args=list(args),

@@ -163,6 +163,8 @@ class BlockLoader(DataLoader[TrainBlock]):
     def __iter__(self) -> Any:
         for block in super().__iter__():
             self._served = block.last
+            if self.trainer is not None:
+                _count(self.trainer, len(block.counts), block.last)
             yield block
 
     def state_dict(self) -> dict[str, int]:
@@ -182,6 +184,23 @@ class BlockLoader(DataLoader[TrainBlock]):
         self._blocks.start = self._served = (
             steps if blocks is None else steps * self.steps_per_block
         )
+
+
+def _count(trainer: Any, steps: int, last: int) -> None:
+    """Have the Trainer, to which a block is one batch, count all of its steps.
+
+    Limits, validation within an epoch and progress bars go by these numbers.
+
+    Args:
+        trainer: The Trainer, which will add the last step itself.
+        steps: Steps of the block.
+        last: Steps of the epoch with these.
+    """
+    trainer.fit_loop._data_fetcher.fetched += steps - 1
+    batches = trainer.fit_loop.epoch_loop.batch_progress
+    for name in ("ready", "started", "processed", "completed"):
+        setattr(batches.total, name, getattr(batches.total, name) + steps - 1)
+        setattr(batches.current, name, last - 1)
 
 
 def _until_pause(trainer: Any, done: int) -> Iterator[int]:

@@ -16,6 +16,7 @@ from pytorch_lightning.loggers import CSVLogger
 
 from lightning_sasv import results
 from lightning_sasv.callbacks import FitFusion, KeepBest, LeaveSignals, SaveLast, WriteResults
+from lightning_sasv.callbacks.standard import usable
 from lightning_sasv.callbacks.write_results import finish
 from lightning_sasv.checkpoints import AtomicCheckpointIO, read_checkpoint
 from lightning_sasv.console import quiet
@@ -200,7 +201,7 @@ def _run_groups(
 def make_trainer(callbacks: Sequence[Callback], **settings: Any) -> Trainer:
     """A Trainer as in ``configs/base.yaml``."""
     return Trainer(
-        **{"accelerator": "auto", "devices": 1, **settings},
+        **{"devices": 1, **settings, "accelerator": usable(settings.get("accelerator", "auto"))},
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         deterministic=True,

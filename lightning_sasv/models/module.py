@@ -8,8 +8,6 @@ from inspect import signature
 from typing import cast
 
 import torch
-from pytorch_lightning.core.optimizer import LightningOptimizer
-from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
@@ -18,13 +16,13 @@ from lightning_sasv.data.loaders import IGNORE, ProbeBatch, TrainBlock
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSettings, FusionSystem, build_system
 from lightning_sasv.metrics.functional import eer
-from lightning_sasv.models.checkpointed import Checkpointed
 from lightning_sasv.models.cm_head import IN_DIM, CMHead
+from lightning_sasv.models.optimised import Optimised
 from lightning_sasv.models.scoring import ProbeScores, ScoredTrials, has_every_class
 from lightning_sasv.trials import TrialClass
 
 
-class SASVModule(Checkpointed):
+class SASVModule(Optimised):
     """Countermeasure head, cosine ASV score, and the fusion systems fitted on their scores.
 
     Training minimises the class-weighted cross-entropy of the CM label, normalised by the sum of
@@ -91,6 +89,7 @@ class SASVModule(Checkpointed):
 
     def setup(self, stage: str) -> None:
         """Check the corpus of the Trainer's data module."""
+        super().setup(stage)
         self.check(self.corpus)
 
     def check(self, corpus: Corpus) -> None:
@@ -141,13 +140,6 @@ class SASVModule(Checkpointed):
 
     # Training
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam over all stacked heads; it works elementwise, so each head has its own Adam."""
-        fused = self.device.type in ("cpu", "cuda")
-        return torch.optim.Adam(
-            self.head.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused
-        )
-
     def trial_weights(self, label: Tensor, count: Tensor) -> Tensor:
         """Weight of each trial in the loss, w_y / Σ w over the global batch; 0 for padding.
 
@@ -168,12 +160,10 @@ class SASVModule(Checkpointed):
         gradients are averaged over processes, hence the factor ``world_size``. The heads share no
         parameter, so that the gradient of the summed loss is each head's own.
         """
-        dtype, optimizer = self.head.dtype, cast("LightningOptimizer", self.optimizers())
+        dtype = self.head.dtype
         vectors, target = block.vectors.to(dtype), (block.label == 1).to(dtype)
         weight = self.trial_weights(block.label, block.counts) * self.trainer.world_size
-        plain = self._is_plain()
-        backward = Tensor.backward if plain else self.manual_backward
-        step = optimizer.optimizer.step if plain else optimizer.step
+        optimizer, backward, step = self.stepper()
         scores = []
         for x, y, w in zip(vectors, target, weight, strict=True):
             score = self.head.score(x)
@@ -181,47 +171,11 @@ class SASVModule(Checkpointed):
             optimizer.optimizer.zero_grad()
             backward(score, gradient=(scores[-1].sigmoid() - y) * w)
             step()
-        self._count(len(scores), block.last, plain)
+        self.count_steps(len(scores))
         losses = binary_cross_entropy_with_logits(
             torch.stack(scores), target, weight, reduction="none"
         )
         self._train_loss.append(losses.sum((1, 2)))
-
-    def _count(self, steps: int, last: int, plain: bool) -> None:
-        """Have the Trainer count steps: to it the block was one batch, and plain steps none.
-
-        Limits, validation within an epoch, checkpoints and logs go by these numbers.
-
-        Args:
-            steps: Steps that were made.
-            last: Steps of the epoch that have been made.
-            plain: Whether the Trainer has not seen them.
-        """
-        loop = self.trainer.fit_loop.epoch_loop
-        made, batches = loop.manual_optimization.optim_step_progress, loop.batch_progress
-        for counter in (made.total, made.current) if plain else ():
-            counter.ready += steps
-            counter.completed += steps
-        total, current = batches.total, batches.current
-        for name, lacks in (("ready", 0), ("started", 0), ("processed", 1), ("completed", 1)):
-            setattr(total, name, getattr(total, name) + steps - 1)
-            setattr(current, name, last - lacks)  # the Trainer still adds the one that it knows of
-        batches.is_last_batch = last == self.trainer.num_training_batches
-        loop._batches_that_stepped = self.trainer.global_step
-        if self.trainer.global_step == self.trainer.max_steps:
-            self.trainer.should_stop = True  # and validate what there is
-
-    def on_fit_end(self) -> None:
-        """What is logged after the training belongs to its last step."""
-        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.trainer.global_step
-
-    def _is_plain(self) -> bool:
-        """Whether PyTorch's own steps, a fifth quicker than Lightning's, do the same.
-
-        That is so on one device in full precision: nothing is scaled or shared between processes.
-        """
-        one = isinstance(self.trainer.strategy, SingleDeviceStrategy)
-        return one and self.trainer.precision in ("32-true", "64-true")
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch (logging every step would cost more than the step)."""
@@ -229,6 +183,7 @@ class SASVModule(Checkpointed):
             mean = torch.cat(self._train_loss).mean() / len(self.seeds)
             self._train_loss.clear()
             self.log("train/loss", mean, sync_dist=True)
+        super().on_train_epoch_end()
 
     # Scoring
 

@@ -80,6 +80,8 @@ def record(trainer: Trainer) -> MadeWith:
     }
     corpus = {"name": data.corpus.name, "fingerprint": data.corpus.fingerprint}
     fixed = {name: _plain(getattr(trainer, name, None)) for name in FIXED}
+    module = trainer.lightning_module
+    fixed |= {name: _plain(getattr(module, name, None)) for name in ("optimizer", "lr_scheduler")}
     logged = [one.version for one in trainer.loggers if isinstance(one, WandbLogger)]
     return {
         "corpus": corpus | absolute,
