@@ -290,12 +290,13 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
         elif hints.get(name[2:]) is bool and (not rest or rest[0] not in ("true", "false")):
             options.append(f"{name}=true")
         elif rest and name not in ("--help", "--print_config"):
-            options += [name, rest.pop(0)]
+            value = rest.pop(0)
+            options += [f"{name}={value}"] if re.match(r"-[^-\d]", value) else [name, value]
         else:
             options.append(name)
     if hints.get(first) == list[str] and places:
         places = [json.dumps(places)]
-    return places + options + [f"--options={json.dumps(passed)}"] * bool(passed)
+    return places + _keys_together(options) + [f"--options={json.dumps(passed)}"] * bool(passed)
 
 
 def _for_others(function: Callable[..., Any], words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -311,3 +312,23 @@ def _for_others(function: Callable[..., Any], words: Sequence[str]) -> tuple[lis
         else:
             others.append(f"{word}={rest.pop(0)}")
     return own, others
+
+
+def _keys_together(options: list[str]) -> list[str]:
+    """Several keys (``--key A --key B``) as one value with commas."""
+    names = [word.partition("=")[0] for word in options]
+    again = {
+        name
+        for name in names
+        if name[:2] == "--" and name.endswith("key") and names.count(name) > 1
+    }
+    together: dict[str, list[str]] = {}
+    rest: list[str] = []
+    words = iter(options)
+    for word in words:
+        name, sign, value = word.partition("=")
+        if name in again:
+            together.setdefault(name, []).append(value if sign else next(words, ""))
+        else:
+            rest.append(word)
+    return rest + [f"{name}={','.join(values)}" for name, values in together.items()]

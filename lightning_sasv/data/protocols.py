@@ -67,7 +67,7 @@ def _read(path: str | Path, layout: str) -> ScoreTable:
     """A protocol as a table; arrays of text would lose a NUL at the end of a name."""
     import polars as pl
 
-    table = read_table(path, layout, mend=True)
+    table = read_table(path, layout)
     bad = pl.any_horizontal(pl.col(pl.String).str.contains(r"\x00|^$"))
     rows = table.frame.select(bad.arg_true()).to_series()
     if len(rows):

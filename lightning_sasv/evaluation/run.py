@@ -20,6 +20,7 @@ from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.metrics.registry import resampled
 from lightning_sasv.places import refuse
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import (
     Tell,
     names_of_files,
@@ -141,6 +142,11 @@ def evaluate(
     llrs: bool = False,
     allow_missing: bool = False,
     overwrite: bool = False,
+    columns: str | None = None,
+    labels: str | None = None,
+    ids: Literal["none", "name"] | None = None,
+    negate: str | None = None,
+    log: str | None = None,
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
@@ -152,8 +158,9 @@ def evaluate(
     each difference by trial and by speaker, with the verdict in words.
 
     Args:
-        files: Score files of any known format (docs/formats.md), or ROLE=FILE.
-        key: Key or protocol with the labels, joined by trial id.
+        files: Score files of any known format (docs/formats.md), or ROLE=FILE; or a file of each
+            class, target=FILE,nontarget=FILE (or bonafide=, spoof=).
+        key: Key or protocol with the labels, joined by trial id; given again, further columns.
         key_format: Format of the key; recognised when not given.
         format: Format of the score files; recognised when not given.
         by: Breakdown by attack, speaker or any other column; several separated by commas.
@@ -170,16 +177,22 @@ def evaluate(
             against spoof: adds the normalised cross-entropy of the three classes.
         allow_missing: Leave out trials that are not in every file instead of stopping.
         overwrite: Replace the file JSON though it holds no evaluation, or that of other scores.
+        columns: What the columns of the files are, e.g. utterance,score,label; - skips one.
+        labels: What labels are, e.g. bona=1,spoof=0.
+        ids: none takes each row for a trial, name takes folders and file endings off.
+        negate: Roles whose scores change their sign: asv, cm or sasv.
+        log: Roles whose scores are likelihood ratios; their logarithm is taken.
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
 
     Returns:
         What was found.
     """
-    labels = read_key(key, key_format, tell=tell)
+    how = reading(format, columns, labels, ids, negate, log, allow_missing)
+    trials = read_key(key, key_format, how=how, tell=tell)
     tables = {}
     for name, file in names_of_files(files).items():
-        table = read_source(file, labels, format, allow_missing=allow_missing, tell=tell)
+        table = read_source(file, trials, how=how, tell=tell)
         tables[name] = where_equal(table, where)
     options = Options(
         settings=Settings(costs=read_costs(costs), convention=convention),

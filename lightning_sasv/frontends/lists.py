@@ -198,14 +198,14 @@ def read_list(path: str | Path) -> tuple[Utterance, ...]:
     attack key``).
     """
     path = Path(path)
-    line, first = next(lines_of(path, load(path, mend=True)), (1, "-"))
+    line, first = next(lines_of(path, load(path)[0]), (1, "-"))
     columns = len(first.split())
     if columns not in (1, 2, 4, 5):
         raise InputError(
             f"{path}, line {line}: {columns} columns; expected 1 (utterance or path), "
             "2 (utterance and path), 4 (trial list) or 5 (CM protocol)"
         )
-    table = read_table(path, f"utterances-{columns}", mend=True)
+    table = read_table(path, f"utterances-{columns}")
     names = table.frame["utterance"]
     places = table.frame["path"] if "path" in table else names
     return _unique(map(Utterance, names, places), str(path))

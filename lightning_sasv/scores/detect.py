@@ -1,21 +1,27 @@
-"""Recognising the layout of a file from its first lines."""
+"""Recognising the layout of a text file from what its columns hold.
+
+A layout is taken only where it is the one that no column contradicts; else the user is asked.
+"""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores.layouts import LAYOUTS, Layout, is_number, layout_named
-from lightning_sasv.scores.text import contains, lines_of, split
-
-SAMPLE = 200
-KNOWN = {"speaker", "utterance", "attack", "label", "score"}
-_NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I)
+from lightning_sasv.scores.asking import cannot_tell, label_hint, resolved, shown, unused
+from lightning_sasv.scores.layouts import (
+    LAYOUTS,
+    WORDS,
+    Layout,
+    column_named,
+    described,
+    layout_named,
+)
+from lightning_sasv.scores.profile import Column, Lines, sample_of, widths
+from lightning_sasv.scores.text import contains, split
 
 
 class Found(NamedTuple):
@@ -27,6 +33,8 @@ class Found(NamedTuple):
         separator: The character between columns.
         header: Number of the header line, 0 where there is none.
         guessed: Whether the layout was recognised rather than named.
+        notes: What the user should know.
+        hint: What to add where labels are asked for and there are none.
     """
 
     layout: Layout
@@ -34,114 +42,255 @@ class Found(NamedTuple):
     separator: str
     header: int
     guessed: bool
+    notes: tuple[str, ...] = ()
+    hint: str = ""
 
 
-def find_layout(path: Path, source: Path | bytes, name: str | None = None) -> Found:
+def find_layout(
+    path: Path,
+    source: Path | bytes,
+    name: str | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Found:
     """The layout of a text file.
 
     Args:
         path: The file, for messages.
         source: What to read.
-        name: The layout's name where the user gives it.
+        name: The layout's name, or its columns, where the user gives it.
+        labels: What labels mean beyond the words in circulation.
 
     Raises:
-        InputError: No layout fits, a heading is missing, or the name is unknown.
+        InputError: No layout fits, or several do, a heading is missing, or the name is unknown.
     """
-    sample = list(islice(lines_of(path, source), SAMPLE))
+    sample = sample_of(path, source)
     if not sample:
         raise InputError(f"{path}, line 1: the file has no trials; write it again")
-    layout = layout_named(name) if name else _guess(path, source, sample)
-    line, first = sample[0]
-    separator = _separator(layout, first)
-    if not layout.headings:
-        return Found(layout, layout.columns, separator, 0, not name)
-    headings = [cell.strip() for cell in split(path, line, first, separator)]
-    return Found(
-        layout, _columns(f"{path}, line {line}", headings, layout), separator, line, not name
+    layout = layout_named(name) if name else None
+    separator, notes = _separator(path, sample, layout)
+    lines = Lines(path, source, sample, separator, labels or {})
+    found = _named(lines, layout) if layout else _guess(lines)
+    return found._replace(notes=(*notes, *found.notes))
+
+
+def _separator(
+    path: Path, lines: Sequence[tuple[int, str]], layout: Layout | None
+) -> tuple[str, list[str]]:
+    """The character between columns, whatever the layout has: the file decides."""
+    first = lines[0][1]
+    cells = {sign: split(path, *lines[0], sign) for sign in ("\t", ",", " ")}
+    if layout and not layout.headings:  # whatever gives the right number of columns
+        tabs = ["\t"] if "\t" in first and " " not in first and all(cells["\t"]) else []
+        order = [*tabs, layout.separator, " ", ","]
+        fitting = [sign for sign in order if len(cells[sign]) == len(layout.columns)]
+        return (fitting or order)[0], []
+    if "\t" in first and not all(cell.strip() for cell in cells["\t"]):
+        return " ", [f"{path}: several tabs between columns were taken for one"]
+    for sign in ("\t", ","):
+        count, rows = widths(path, lines, sign).most_common(1)[0]
+        even = count > 1 and (
+            rows >= 0.9 * len(lines) or (len(cells[sign]) > 1 and resolved(cells[sign]))
+        )
+        if even and (" " not in first or resolved(cells[sign]) or len(_even(path, lines)) > 1):
+            return sign, []
+    return " ", []
+
+
+def _even(path: Path, lines: Sequence[tuple[int, str]]) -> Counter[int]:
+    return widths(path, lines, " ")
+
+
+def _named(lines: Lines, layout: Layout) -> Found:
+    """A layout that the user names is held to; a header is told from its content."""
+    line, first = lines.lines[0][0], lines.first()
+    if layout.headings or layout.name in ("csv", "parquet"):
+        return _with_header(lines, layout, guessed=False)
+    if layout.name == "columns" and len(first) != len(layout.columns):
+        raise InputError(
+            f"{lines.where}: {len(first)} columns ({shown(lines.columns())}) where --columns "
+            f"names {len(layout.columns)}"
+        )
+    return Found(layout, layout.columns, lines.separator, line * _is_header(lines, layout), False)
+
+
+def _is_header(lines: Lines, layout: Layout) -> bool:
+    """Whether the first line names columns, where a layout does not need one."""
+    if len(lines.lines) < 2:
+        return False
+    checked = [name in layout.numbers or name == "label" for name in layout.columns]
+    first, rest = lines.first(), lines.columns(header=1)
+    if not any(checked) or not len(first) == len(rest) == len(checked):
+        return False
+    ones = [Column([cell], lines.labels) for cell in first]
+    sides = [
+        (name, one, column)
+        for name, one, column, check in zip(layout.columns, ones, rest, checked, strict=True)
+        if check
+    ]
+    return all(
+        one.contradicts(name, layout) and not column.contradicts(name, layout)
+        for name, one, column in sides
     )
 
 
-def _separator(layout: Layout, first: str) -> str:
-    """Blanks and tabs stand for one another where only one kind is in the first line."""
-    if layout.separator == " " and "\t" in first and " " not in first:
-        return "\t"
-    if layout.separator == "\t" and "\t" not in first:
-        return " "
-    return layout.separator
-
-
-def _columns(where: str, headings: Sequence[str], layout: Layout) -> tuple[str, ...]:
+def _with_header(lines: Lines, layout: Layout, guessed: bool) -> Found:
     """Our names of the columns from the header line."""
+    headings = lines.first()
     twice = [heading for heading, count in Counter(headings).items() if count > 1]
     if twice:
-        raise InputError(f"{where}: column {twice[0]!r} stands twice; rename one")
-    if layout.name == "csv":
-        return tuple(headings)
+        raise InputError(f"{lines.where}: column {twice[0]!r} stands twice; rename one")
+    line = lines.lines[0][0]
+    if layout.name in ("csv", "parquet"):
+        return _own_table(lines, layout, headings, guessed)
     missing = [heading for heading in layout.headings if heading not in headings]
     if missing:
         raise InputError(
-            f"{where}: no column {missing[0]!r} (the columns are {', '.join(headings)}); "
+            f"{lines.where}: no column {missing[0]!r} (the columns are {', '.join(headings)}); "
             f"{layout.name} has {layout.describe()}"
         )
     ours = dict(zip(layout.headings, layout.columns, strict=True)) | dict(layout.optional)
     if len(headings) > len(ours) and not layout.open:
         extra = next(heading for heading in headings if heading not in ours)
         raise InputError(
-            f"{where}: unknown column {extra!r}; {layout.name} has {layout.describe()}"
+            f"{lines.where}: unknown column {extra!r}; {layout.name} has {layout.describe()}"
         )
-    return tuple(ours.get(heading, heading) for heading in headings)
+    columns = tuple(ours.get(heading, heading) for heading in headings)
+    return Found(layout, columns, lines.separator, line, guessed, unused(lines, columns))
 
 
-def _guess(path: Path, source: Path | bytes, sample: Sequence[tuple[int, str]]) -> Layout:
-    line, first = sample[0]
-    by_header = [layout for layout in LAYOUTS.values() if _header_fits(path, line, first, layout)]
-    if by_header:
-        return max(by_header, key=lambda layout: len(layout.columns))
-    cells = [cell.strip() for cell in split(path, line, first, ",")]
-    if len(cells) > 1 and any(cell in KNOWN or is_number(cell) for cell in cells):
-        return LAYOUTS["csv"]
-    rows = [text.split() for _, text in sample]
-    width = Counter(map(len, rows)).most_common(1)[0][0]
-    rows = [row for row in rows if len(row) == width]
-    fitting = {name: _fit(LAYOUTS[name], rows) for name in LAYOUTS}
-    best = max(fitting, key=lambda name: fitting[name])
-    if fitting[best] <= 0:
-        raise InputError(_unknown(path, line, first, width))
-    if best in ("a-dcf", "wespeaker"):
-        best = "a-dcf" if contains(source, b"spoof") else "wespeaker"
-    return LAYOUTS[best]
-
-
-def _header_fits(path: Path, line: int, first: str, layout: Layout) -> bool:
-    if not layout.headings or layout.name == "csv":
-        return False
-    cells = split(path, line, first, _separator(layout, first))
-    return set(layout.headings) <= {cell.strip() for cell in cells}
-
-
-def _fit(layout: Layout, rows: Sequence[Sequence[str]]) -> float:
-    """How well a layout without header fits: 0 if not, more the more columns speak for it."""
-    if layout.headings or len(layout.columns) != len(rows[0]):
-        return 0
-    checks: dict[str, Callable[[str], object]] = dict.fromkeys(layout.numbers, _NUMBER.fullmatch)
-    checks["label"] = layout.labels.__contains__
-    points = 0
-    for name, cells in zip(layout.columns, zip(*rows, strict=True), strict=True):
-        if name in checks:
-            if 2 * sum(bool(checks[name](cell)) for cell in cells) <= len(cells):
-                return 0
-            points += 2 if name == "label" else 1
-    return points
-
-
-def _unknown(path: Path, line: int, first: str, width: int) -> str:
-    if ";" in first and any(cell.strip() in KNOWN for cell in first.split(";")):
-        return (
-            f"{path}, line {line}: columns are separated by semicolons; separate them by commas "
-            "and write numbers with a decimal point"
-        )
-    shown = first if len(first) <= 60 else first[:57] + "..."
-    return (
-        f"{path}, line {line}: cannot tell the format of {width} columns like {shown!r}; name it "
-        f"with --format ({', '.join(LAYOUTS)})"
+def _own_table(lines: Lines, layout: Layout, headings: Sequence[str], guessed: bool) -> Found:
+    """A table with headings: our names, or others in circulation for the same."""
+    names = [column_named(heading) for heading in headings]
+    columns = tuple(
+        heading if heading in names[:place] or name in headings or name in names[:place] else name
+        for place, (heading, name) in enumerate(zip(headings, names, strict=True))
     )
+    scores = [h for h, name in zip(headings, names, strict=True) if name == "score"]
+    if len(scores) > 1:
+        raise InputError(
+            cannot_tell(
+                lines, lines.columns(header=1), f"{' and '.join(scores)} both look like the score"
+            )
+        )
+    renamed = [f"{h} is {c}" for h, c in zip(headings, columns, strict=True) if h != c]
+    notes = [f"{lines.path}: {', '.join(renamed)}; --columns says otherwise"] if renamed else []
+    hint = "" if "label" in columns else label_hint(lines, columns)
+    line = lines.lines[0][0]
+    return Found(
+        layout, columns, lines.separator, line, guessed, (*notes, *unused(lines, columns)), hint
+    )
+
+
+def _guess(lines: Lines) -> Found:
+    first = lines.first()
+    by_header = [
+        one for one in LAYOUTS.values() if one.headings and set(one.headings) <= set(first)
+    ]
+    by_header = [one for one in by_header if one.name != "csv"]
+    if by_header:
+        return _with_header(lines, max(by_header, key=lambda one: len(one.columns)), guessed=True)
+    headed = _looks_like_header(lines)
+    if headed and resolved(first):
+        return _with_header(lines, LAYOUTS["csv"], guessed=True)
+    columns = lines.columns(header=headed)
+    fitting = _fitting(columns)
+    if not fitting:
+        layout = _inferred(lines, columns)
+    elif len(fitting) > 1:
+        both = " or ".join(f"{one.name} ({one.describe()})" for one in fitting)
+        raise InputError(cannot_tell(lines, columns, f"it may be {both}"))
+    else:
+        layout = _of_spoofs(lines, fitting[0])
+    line = lines.lines[0][0] if headed else 0
+    return Found(layout, layout.columns, lines.separator, line, True)
+
+
+def _looks_like_header(lines: Lines) -> bool:
+    """Whether the first line has neither numbers nor labels where the others have some."""
+    if len(lines.lines) < 2:
+        return resolved(lines.first()) and len(lines.first()) > 1
+    first, rest = lines.first(), lines.columns(header=1)
+    alone = [Column([cell], lines.labels) for cell in first]
+    if len(first) != len(rest):
+        return len(first) > 1 and resolved(first) and not any(one.numbers for one in alone)
+    value = [one.numbers > 0.5 or one.words > 0.5 for one in rest]
+    numbers, words = (any(getattr(one, n) for one in alone) for n in ("numbers", "words"))
+    plain = not numbers and (not words or resolved(first, 2))
+    return plain and (any(value) or (resolved(first) and len(first) > 1))
+
+
+def _fitting(columns: Sequence[Column]) -> list[Layout]:
+    """The layouts without header that no column contradicts; of equals that with fewer labels."""
+    found: dict[tuple[str, ...], Layout] = {}
+    known: dict[tuple[str, ...], float] = {}
+    for layout in LAYOUTS.values():
+        if layout.headings or not layout.recognised or len(layout.columns) != len(columns):
+            continue
+        if not layout.columns or any(
+            map(Column.contradicts, columns, layout.columns, [layout] * len(columns))
+        ):
+            continue
+        if layout.claimed and not _speakers_meet(layout, columns):
+            continue
+        labels = columns[layout.columns.index("label")] if "label" in layout.columns else None
+        share = labels.known(layout) - 0.01 * len(set(layout.labels.values())) if labels else 1.0
+        if layout.columns not in found or share > known[layout.columns]:
+            found[layout.columns], known[layout.columns] = layout, share
+    saying = [one for one in found.values() if one.numbers or "label" in one.columns]
+    return _of_pairs(saying or list(found.values()), columns)
+
+
+def _of_pairs(fitting: list[Layout], columns: Sequence[Column]) -> list[Layout]:
+    """Of layouts that differ in what the first column is, an id or an attack, the one it is."""
+    names = {layout.columns[0]: layout for layout in fitting}
+    if len(fitting) == 2 and names.keys() == {"attack", "utterance"}:
+        return [names["utterance" if columns[0].distinct else "attack"]]
+    return fitting
+
+
+def _speakers_meet(layout: Layout, columns: Sequence[Column]) -> bool:
+    """Whether claimed speakers are real ones in some trial."""
+    by_name = dict(zip(layout.columns, columns, strict=True))
+    return bool(set(by_name[layout.claimed].cells) & set(by_name["real_speaker"].cells))
+
+
+def _of_spoofs(lines: Lines, layout: Layout) -> Layout:
+    """Of layouts with the same columns and labels the verifier's, where the file has no spoofs."""
+    twins = [
+        one
+        for one in LAYOUTS.values()
+        if (one.columns, one.labels, one.role) == (layout.columns, layout.labels, "asv")
+    ]
+    return twins[0] if twins and not contains(lines.source, b"spoof") else layout
+
+
+def _inferred(lines: Lines, columns: Sequence[Column]) -> Layout:
+    """The layout that the columns show by themselves: one label, at most one score, the ids."""
+    kinds = [one.kind for one in columns]
+    sure = [n for n, one in enumerate(columns) if one.words > 0.9]
+    scores = [n for n, kind in enumerate(kinds) if kind == "number"]
+    if len(sure) != 1 or len(scores) > 1 or "label?" in kinds:
+        reason = "" if len(scores) < 2 else "several columns could be the score"
+        raise InputError(cannot_tell(lines, columns, reason))
+    names = _names(columns, sure[0], scores)
+    if "utterance" not in names and "speaker" not in names:
+        raise InputError(cannot_tell(lines, columns, "no column names the trials"))
+    return described(names)
+
+
+def _names(columns: Sequence[Column], label: int, scores: Sequence[int]) -> list[str]:
+    """Our names of columns of which one is the label."""
+    of_trials = any(
+        WORDS.get(cell.lower()) in ("target", "nontarget") for cell in columns[label].cells
+    )
+    ids = [n for n, one in enumerate(columns) if one.kind in ("id", "text", "whole number")]
+    single = [n for n in ids if columns[n].distinct]
+    names = [f"-{n}" if one.kind == "-" else f"column{n}" for n, one in enumerate(columns, 1)]
+    names[label] = "label"
+    for place in scores:
+        names[place] = "score"
+    if of_trials and len(ids) >= 2:
+        names[ids[0]], names[ids[1]] = "speaker", "utterance"
+    elif len(single) == 1:
+        names[single[0]] = "utterance"
+    return names

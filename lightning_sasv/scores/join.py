@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores.table import ScoreTable, id_hashes, names_of
+from lightning_sasv.scores.table import ScoreTable, id_hashes, names_of, plain_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -138,12 +138,19 @@ def _missing(scores: ScoreTable, key: ScoreTable, ids: Sequence[str], missing: n
     if len(missing) == len(key):
         first = names_of(scores, ids, [0])
         remedy = f"the two files share no trial (the scores begin with {first}); give the right key"
-        if any((scores.frame["utterance"].str.ends_with(end)).all() for end in (".flac", ".wav")):
-            remedy = "the scores name files, the key utterances; take the file endings off"
+        found = _would_match(scores, key, ids)
+        if found:
+            remedy = f"without folders and file endings {found:,} would match: --ids name"
     return (
         f"{scores.path}: no score for {len(missing):,} of {len(key):,} trials of "
         f"{key.where(int(missing[0]))} and after: {names_of(key, ids, missing)}; {remedy}"
     )
+
+
+def _would_match(scores: ScoreTable, key: ScoreTable, ids: Sequence[str]) -> int:
+    """How many trials of the key would have a score if ids had no folders and file endings."""
+    ours, theirs = (plain_names(one.frame.select(ids)).unique() for one in (scores, key))
+    return theirs.join(ours, on=list(ids), how="semi").height
 
 
 def _beside(scores: ScoreTable, key: ScoreTable, rows: np.ndarray, place: np.ndarray) -> ScoreTable:

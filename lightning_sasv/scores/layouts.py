@@ -11,8 +11,9 @@ A layout says what each column of a file is. Inside the package every table has 
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ LABELS = ("spoof", "target", "nontarget", "bonafide")
 
 BONAFIDE_ATTACK = "-"
 """Attack of bona fide speech in memory and in our tables; also what a filler is written as."""
+STAR = "speaker*utterance"
+"""A column of enrolment and test in one cell, a star between them."""
 ROLES = ("asv", "cm", "sasv")
 SCORES = tuple(f"{role}_score" for role in ROLES)
 
@@ -38,17 +41,19 @@ class Layout:
         columns: Our name of each column in the order of the file. ``score`` is a score whose role
             is ``role``; a name that begins with ``_`` is a filler: dropped where it is ``-`` in
             every row, kept without the ``_`` where it is not, and written as ``-`` where absent.
+            One that begins with ``-`` is dropped; ``speaker*utterance`` is both in one cell.
         headings: Header line, the heading of each column; empty for files without one.
         aliases: Other names of the very same layout.
         labels: Words of the label column in the file, and what they mean.
         separator: ``" "`` (any white space), a tab or ``","``.
-        role: Which side the column ``score`` speaks for.
+        role: Which side the column ``score`` speaks for; empty where the labels tell.
         bonafide_attack: How the attack of bona fide speech is written.
         claimed: Where there is no label, the column that equals ``real_speaker`` in target trials.
         absent: Whether a whole column of scores may be absent, written as ``-``.
         optional: Further columns that may be there: heading and our name.
         open: Whether any other columns may follow under headings of their own.
-        repeats: Whether an id may stand in several rows.
+        repeats: Whether an id may stand in several rows; they are trials all the same.
+        recognised: Whether a file can be told to have this layout from its content.
         suffix: Usual end of the file name.
     """
 
@@ -66,12 +71,18 @@ class Layout:
     optional: Mapping[str, str] = field(default_factory=dict)
     open: bool = False
     repeats: bool = False
+    recognised: bool = True
     suffix: str = ".txt"
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """The columns that hold numbers."""
         return tuple(name for name in self.columns if name == "score" or is_number(name))
+
+    @property
+    def role_by_labels(self) -> bool:
+        """Whether the labels that a key brings say whose the scores are."""
+        return not self.role or not (self.role == "cm" or self.claimed or "label" in self.columns)
 
     @property
     def of_utterances(self) -> bool:
@@ -92,6 +103,74 @@ def is_number(name: str) -> bool:
 
 _FILE = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text(encoding="utf-8"))
 
+WORDS = {word: label for label, words in _FILE["words"].items() for word in words.split()}
+"""Words for labels, in lower case, and the labels that they mean."""
+FILLERS = ("-", "_", "")
+"""Cells that say nothing."""
+_HEADINGS = {word: name for name, words in _FILE["headings"].items() for word in words.split()}
+_WHOLE = re.compile(r"([+-]?\d+)\.0*")
+
+
+def plain_label(word: str) -> str:
+    """A word of a label column as the tables of words have it: ``1.0`` is ``1``, ``Spoof`` spoof.
+
+    Example:
+        >>> plain_label(" Bona-Fide"), plain_label("1.0"), plain_label("+1")
+        ('bona-fide', '1', '1')
+    """
+    word = word.strip().lower()
+    whole = _WHOLE.fullmatch(word)
+    return (whole[1] if whole else word).removeprefix("+")
+
+
+def column_named(heading: str) -> str:
+    """Our name of a heading; the heading itself where it is none of those in circulation.
+
+    Example:
+        >>> column_named("flac_file"), column_named("CM-score"), column_named("codec")
+        ('utterance', 'cm_score', 'codec')
+    """
+    return _HEADINGS.get(re.sub(r"[\s.-]+", "_", heading.strip().lower()), heading.strip())
+
+
+def columns_described(text: str) -> Layout:
+    """The layout that a user describes, as ``utterance,score,label`` or ``spk utt - key score``.
+
+    Example:
+        >>> columns_described("utt,-,cm").columns
+        ('utterance', '-2', 'cm_score')
+    """
+    names = [column_named(word) if word != "-" else f"-{place}"
+             for place, word in enumerate(re.split(r"[,\s]+", text.strip(" ,")), 1)]  # fmt: skip
+    twice = [name for name in names if names.count(name) > 1]
+    if twice or "" in names:
+        raise InputError(f"--columns {text!r}: {twice[0] if twice else 'a column'} stands twice")
+    return described(names)
+
+
+def described(names: Iterable[str]) -> Layout:
+    """A layout of some columns that has no name."""
+    return _layout("columns", about="as described", columns=" ".join(names), role="")
+
+
+def labels_described(text: str | None) -> dict[str, str]:
+    """What labels mean where a user says so: ``bona=1,spoof=0``.
+
+    Example:
+        >>> labels_described("bona=1,spoof=0")
+        {'1': 'bonafide', '0': 'spoof'}
+    """
+    meant = {}
+    for part in (text or "").replace(",", " ").split():
+        name, sign, word = part.partition("=")
+        if not sign or name.lower() not in WORDS or plain_label(word) in meant:
+            raise InputError(
+                f"--labels {text!r}: expected what each class is written as, once each, e.g. "
+                "bona=1,spoof=0 or target=1,nontarget=2,spoof=0"
+            )
+        meant[plain_label(word)] = WORDS[name.lower()]
+    return meant
+
 
 def _layouts(section: str) -> dict[str, Layout]:
     """The layouts of a section of the file by their names."""
@@ -101,7 +180,15 @@ def _layouts(section: str) -> dict[str, Layout]:
 def _layout(name: str, labels: str = "any", **entry: Any) -> Layout:
     for key in ("columns", "headings", "aliases"):
         entry[key] = tuple(entry.get(key, "").split())
-    return Layout(name, labels=_FILE["labels"][labels], **entry)
+    return Layout(name, labels=_words_of(_FILE["labels"][labels]), **entry)
+
+
+def _words_of(labels: str | dict[str, str]) -> dict[str, str]:
+    """Words of a layout's labels: the ones given, or all those of some classes."""
+    if isinstance(labels, dict):
+        return labels
+    classes = labels.split()
+    return {word: label for word, label in WORDS.items() if label in classes}
 
 
 LAYOUTS = _layouts("layouts")
@@ -112,7 +199,9 @@ _BY_ANY_NAME = LAYOUTS | _ALIASES | _layouts("lists")
 
 
 def layout_named(name: str) -> Layout:
-    """Layout by its name or one of its aliases."""
+    """Layout by its name or one of its aliases, or by its columns (``utterance,score,label``)."""
+    if name not in _BY_ANY_NAME and re.search(r"[,\s]", name):
+        return columns_described(name)
     if name not in _BY_ANY_NAME:
         known = [*LAYOUTS, *_ALIASES]
         listed = f"formats: {', '.join(known)}{meant(name, known)}"

@@ -6,25 +6,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores.detect import find_layout
+from lightning_sasv.scores.arrays import MAGIC as ARRAYS
+from lightning_sasv.scores.arrays import read_arrays
+from lightning_sasv.scores.detect import Found, find_layout
 from lightning_sasv.scores.layouts import (
-    BONAFIDE_ATTACK,
-    LABELS,
     LAYOUTS,
-    ROLES,
     SCORES,
-    Layout,
+    column_named,
     is_number,
     layout_named,
 )
+from lightning_sasv.scores.meaning import canonical, layout_of, with_role
 from lightning_sasv.scores.parquet import DAMAGED, MAGIC, check_parquet
+from lightning_sasv.scores.reading import Reading
 from lightning_sasv.scores.table import (
     TEXT,
     ScoreTable,
     check_duplicates,
     check_numbers,
-    refuse_mixture,
+    plain_names,
 )
 from lightning_sasv.scores.text import Shape, first_bytes, load, not_a_number, read_grid
 from lightning_sasv.trials import Scores
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def read_scores(path: str | Path, format: str | None = None, mend: bool = False) -> Scores:
+def read_scores(path: str | Path, format: str | None = None, mend: bool = True) -> Scores:
     """Read a labelled file of ASV and CM scores as plain arrays; see :func:`read_table`."""
     table = read_table(path, format, mend=mend)
     table.need(["label", "asv_score", "cm_score"], "a table of score pairs")
@@ -41,48 +44,107 @@ def read_scores(path: str | Path, format: str | None = None, mend: bool = False)
 
 
 def read_table(
-    path: str | Path, format: str | None = None, *, role: str | None = None, mend: bool = False
+    path: str | Path, format: str | None = None, *, role: str | None = None, mend: bool = True
 ) -> ScoreTable:
     """Read a score file or a key.
 
     Args:
         path: The file.
-        format: Name of its layout (``layouts.LAYOUTS``); recognised when not given.
+        format: Name of its layout (``layouts.LAYOUTS``), or its columns
+            (``utterance,score,label``); recognised when not given.
         role: Which side a file with one column of scores speaks for: ``asv``, ``cm`` or ``sasv``;
             by default what its layout is for, and ``cm`` where labels say bona fide or spoof.
-        mend: Accept a byte-order mark and Windows line ends, which are refused otherwise.
+        mend: Accept a byte-order mark and Windows line ends.
 
     Returns:
         The trials in the order of the file.
 
     Raises:
-        InputError: The file cannot be read, has a row of another length, a missing column, a score
-            that is no finite number (SASV scores may be infinite), an unknown label, or a trial
-            twice; with file, line and remedy.
+        InputError: The file cannot be read, or told what it is, has a row of another length, a
+            missing column, a score that is no finite number (SASV scores may be infinite), an
+            unknown label, or a trial twice; with file, line and remedy.
     """
-    path = Path(path)
-    table = _read_parquet(path, format) or _read_text(path, format, mend)
-    table = replace(table, frame=_with_role(table, role))
-    check_numbers(table)
-    layout = layout_named(table.layout)
+    table = with_role(read_plain(Path(path), Reading(format, mend=mend)), role)
+    return check_numbers(table)
+
+
+def read_plain(path: Path, how: Reading) -> ScoreTable:
+    """A file as it stands: a score whose role only the labels of a key can tell is ``score``."""
+    table = _read_parquet(path, how) or _read_arrays(path, how) or _read_text(path, how)
+    table = check_numbers(table, how.allow_missing)
+    layout = layout_of(table)
+    if how.ids == "name":
+        table = replace(table, frame=plain_names(table.frame))
+    if how.ids == "none":
+        return replace(table, by_row=True)
+    ids = ("utterance",) if layout.of_utterances else table.ids
     if not layout.repeats:
-        check_duplicates(table, ("utterance",) if layout.of_utterances else table.ids)
+        check_duplicates(table, ids)
+    elif layout.role and ids and table.frame.select(ids).is_duplicated().any():
+        note = f"{path}: ids stand several times; rows are taken for trials"
+        return replace(table, by_row=True, notes=(*table.notes, note))
     return table
 
 
-def _read_text(path: Path, format: str | None, mend: bool) -> ScoreTable:
-    source = load(path, mend)
-    found = find_layout(path, source, format)
+def _read_text(path: Path, how: Reading) -> ScoreTable:
+    source, notes = load(path, how.mend)
+    found = find_layout(path, source, how.format, how.labels)
     layout = found.layout
     numbers = [name for name in found.columns if name == "score" or is_number(name)]
     texts = numbers if layout.absent else []
     shape = Shape(found.columns, [] if texts else numbers, found.separator, found.header)
     grid = read_grid(path, source, shape)
-    table = ScoreTable(grid.frame, path, layout.name, grid.line, found.guessed)
+    table = ScoreTable(
+        grid.frame, path, layout.name, grid.line, found.guessed,
+        notes=(*notes, *found.notes), hint=found.hint,
+    )  # fmt: skip
     table = replace(table, frame=_without_absent(table, texts))
-    if layout.name == "csv":
+    if found.guessed:
+        _refuse_decisions(table, found)
+    if layout.open and not layout.columns:
         table = replace(table, frame=_numbers_where_exact(table.frame))
-    return _canonical(table, layout)
+    return canonical(table, layout, how.labels)
+
+
+def _refuse_decisions(table: ScoreTable, found: Found) -> None:
+    """Refuse a guess that takes decisions or labels for scores: one of two whole numbers."""
+    for name in table.frame.columns:
+        if name != "score" and name not in SCORES:
+            continue
+        values = table.frame[name].unique()
+        if 1 < len(values) <= 2 and values.is_in([-1.0, 0.0, 1.0, 2.0]).all() and len(table) > 2:
+            raise InputError(
+                f"{table.where()}: {name} (read as {found.layout.name}: "
+                f"{found.layout.describe()}) is {' or '.join(f'{v:g}' for v in sorted(values))} in "
+                "every row: a label or a decision, not a score; where it is to be the score all "
+                "the same, say so with --columns or --format"
+            )
+
+
+def _read_arrays(path: Path, how: Reading) -> ScoreTable | None:
+    """Arrays of numpy: one column each, by their names."""
+    import polars as pl
+
+    if first_bytes(path) not in ARRAYS:
+        return None
+    arrays, notes = read_arrays(path)
+    if how.format not in (None, "arrays"):
+        raise InputError(f"{path}: these are numpy arrays, not {how.format}; drop --format")
+    columns = {}
+    for name, values in arrays.items():
+        plain = "score" if values.dtype.kind == "f" else "label"
+        ours = column_named(name) if name else plain
+        columns[ours if ours not in columns else name] = values
+    text = {name: values.dtype.kind != "f" and is_number(name) for name, values in columns.items()}
+    series = [
+        pl.Series(name, values.astype(np.float64) if text[name] else values)
+        for name, values in columns.items()
+    ]
+    table = ScoreTable(
+        pl.DataFrame(series), path, "arrays", lambda row: row + 1, how.format is None,
+        notes=tuple(notes),
+    )  # fmt: skip
+    return canonical(table, LAYOUTS["arrays"], how.labels)
 
 
 def _without_absent(table: ScoreTable, names: list[str]) -> pl.DataFrame:
@@ -115,86 +177,11 @@ def _numbers_where_exact(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-def _canonical(table: ScoreTable, layout: Layout) -> ScoreTable:
-    """Empty fillers dropped, labels as an enumeration, one way to write bona fide speech."""
-    import polars as pl
-
-    frame = _without_fillers(table.frame, layout)
-    if "attack" in frame.columns:
-        bonafide = pl.col("attack").is_in(["bonafide", layout.bonafide_attack])
-        attack = pl.when(bonafide).then(pl.lit(BONAFIDE_ATTACK)).otherwise(pl.col("attack"))
-        frame = frame.with_columns(attack.alias("attack"))
-    if layout.claimed:
-        frame = frame.with_columns(_label_of_speakers(frame, layout.claimed))
-    if "label" in frame.columns:
-        frame = frame.with_columns(_labels(table, frame["label"], layout))
-    table = replace(table, frame=frame)
-    if "track_2_tag" in table:  # the ASVspoof 5 key has rows that are no trials
-        table = table.take((frame["track_2_tag"] != "dummy").arg_true().to_numpy())
-    return table
-
-
-def _without_fillers(frame: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """Columns that a layout keeps free: dropped where they are, kept where they say something."""
-    fillers = [name for name in layout.columns if name.startswith("_")]
-    empty = [name for name in fillers if (frame[name] == BONAFIDE_ATTACK).all()]
-    return frame.drop(empty).rename({n: n.removeprefix("_") for n in fillers if n not in empty})
-
-
-def _label_of_speakers(frame: pl.DataFrame, claimed: str) -> pl.Expr:
-    """Target where the claimed speaker is the real one; spoof where there is an attack."""
-    import polars as pl
-
-    same = pl.col(claimed) == pl.col("real_speaker")
-    label = pl.when(same).then(pl.lit("target")).otherwise(pl.lit("nontarget"))
-    if "attack" in frame.columns:
-        spoof = pl.col("attack") != BONAFIDE_ATTACK
-        label = pl.when(spoof).then(pl.lit("spoof")).otherwise(label)
-    return label.alias("label")
-
-
-def _labels(table: ScoreTable, words: pl.Series, layout: Layout) -> pl.Series:
-    import polars as pl
-
-    if words.dtype.is_float():
-        words = words.cast(pl.String)
-    coded = words.replace_strict(layout.labels, default=None, return_dtype=pl.Enum(LABELS))
-    if coded.null_count():
-        row = int(coded.is_null().arg_max() or 0)
-        raise InputError(
-            f"{table.where(row)}: unknown label {words[row]!r}; {layout.name} has "
-            f"{', '.join(layout.labels)}"
-        )
-    refuse_mixture(table, coded)
-    return coded.rename("label")
-
-
-def _with_role(table: ScoreTable, role: str | None) -> pl.DataFrame:
-    """Give the one column of scores its role."""
-    if role is not None and role not in ROLES:
-        raise InputError(f"unknown role {role!r} of a score; expected one of {', '.join(ROLES)}")
-    scores = table.score_columns
-    if role is None:
-        if scores or "score" not in table:
-            return table.frame
-        role = "cm" if table.has_cm_labels else layout_named(table.layout).role
-        return table.frame.rename({"score": f"{role}_score"})
-    if f"{role}_score" in scores:
-        others = [name for name in scores if name != f"{role}_score"]
-        return table.frame.drop(others)
-    column = "score" if not scores and "score" in table else scores[0] if len(scores) == 1 else None
-    if column is None:
-        raise InputError(
-            f"{table.where()}: no column {role}_score among {', '.join(table.frame.columns)}; "
-            f"{role}=FILE needs it"
-        )
-    return table.frame.rename({column: f"{role}_score"})
-
-
-def _read_parquet(path: Path, format: str | None) -> ScoreTable | None:
+def _read_parquet(path: Path, how: Reading) -> ScoreTable | None:
     import polars as pl
 
     is_parquet = first_bytes(path) == MAGIC
+    format = how.format
     named = layout_named(format).name if format else None
     if not is_parquet and named != "parquet":
         return None
@@ -212,7 +199,7 @@ def _read_parquet(path: Path, format: str | None) -> ScoreTable | None:
             f"{path}: not a readable Parquet file ({reason}); write it again"
         ) from None
     table = ScoreTable(_plain_types(path, frame), path, "parquet", lambda row: row + 1, not format)
-    return _canonical(table, LAYOUTS["parquet"])
+    return canonical(table, LAYOUTS["parquet"], how.labels)
 
 
 def _plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:

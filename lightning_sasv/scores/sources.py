@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import is_file, read_yaml
-from lightning_sasv.scores.join import join_key
-from lightning_sasv.scores.layouts import LAYOUTS, ROLES, layout_named
-from lightning_sasv.scores.read import read_table
-from lightning_sasv.scores.table import ScoreTable
+from lightning_sasv.scores.join import Joined, join_key
+from lightning_sasv.scores.layouts import (
+    LABELS,
+    LAYOUTS,
+    ROLES,
+    layout_named,
+)
+from lightning_sasv.scores.meaning import layout_of, with_role
+from lightning_sasv.scores.read import read_plain
+from lightning_sasv.scores.reading import Reading, reading, turned
+from lightning_sasv.scores.table import ScoreTable, check_numbers, refuse_mixture
 from lightning_sasv.scores.write import write_new
 
 Tell = Callable[[Sequence[str]], object]
@@ -29,46 +38,117 @@ def read_source(
     format: str | None = None,
     *,
     allow_missing: bool = False,
-    mend: bool = False,
+    how: Reading | None = None,
     tell: Tell = silent,
 ) -> ScoreTable:
     """Read a score file, or several that are joined by trial id, and a key.
 
     Args:
         text: A file; or a role and a file, ``cm=FILE``, where its scores speak for another side
-            than its layout says; or several of these, separated by commas.
+            than its layout says; or several of these, separated by commas; or a file for each
+            class, ``target=FILE,nontarget=FILE``.
         key: Trials with labels, which the scores are joined to.
         format: Layout of the files; recognised when not given.
         allow_missing: Leave out trials without a score instead of raising.
-        mend: Accept a byte-order mark and Windows line ends.
+        how: How the files are read, in place of ``format`` and ``allow_missing``.
         tell: Told the layout of each file, and what was left out.
     """
+    how = how or Reading(format, allow_missing=allow_missing)
     parts = [_part(part) for part in _parts(text)]
-    tables = [read_table(path, format, role=role, mend=mend) for role, path in parts]
-    notes = [_read_as(table) for table in tables]
+    if any(name in LABELS for name, _ in parts):
+        tables = [_of_classes(text, parts, how)]
+        notes = list(tables[0].notes)
+    else:
+        alone = len(parts) == 1 and key is not None  # then the key tells whose the scores are
+        tables = [_with_role(read_plain(Path(path), how), role, alone) for role, path in parts]
+        notes = [note for table in tables for note in told(table)]
     tables.sort(key=lambda table: -len(table.ids))  # trials before utterances
-    joined = tables[0]
-    for table in tables[1:]:
-        _refuse_same_score(joined, table)
-        found = join_key(table, joined, allow_missing)
-        joined, notes = found.table, [*notes, *found.notes]
-    if key is not None:
-        found = join_key(joined, key, allow_missing)
-        joined, notes = found.table, [*notes, *found.notes]
-    tell(notes)
+    joined = replace(tables[0], notes=())
+    for table in [*tables[1:], *([] if key is None else [key])]:
+        found = _beside(joined, table, table is key, how)
+        joined, notes = replace(found.table, notes=()), [*notes, *found.notes]
+    joined = check_numbers(turned(with_role(joined, None), how))
+    tell([*notes, *joined.notes])
+    return joined
+
+
+def _with_role(table: ScoreTable, role: str | None, alone: bool) -> ScoreTable:
+    open_role = role is None and alone and "score" in table and layout_of(table).role_by_labels
+    return table if open_role else with_role(table, role)
+
+
+def _beside(first: ScoreTable, second: ScoreTable, is_key: bool, how: Reading) -> Joined:
+    if is_key:
+        return join_key(first, second, how.allow_missing)
+    _refuse_same_score(first, second)
+    return join_key(second, first, how.allow_missing)
+
+
+def _of_classes(text: str, parts: Sequence[tuple[str | None, str]], how: Reading) -> ScoreTable:
+    """Files of one class each, one below the other."""
+    import polars as pl
+
+    wrong = [path for name, path in parts if name not in LABELS]
+    if wrong:
+        raise InputError(f"{text}: {wrong[0]} stands without a class beside files that have one")
+    tables = [read_plain(Path(path), how) for _, path in parts]
+    frames, places = [], []
+    for (label, _), table in zip(parts, tables, strict=True):
+        one = table.frame.drop("label", strict=False)
+        frames.append(one.with_columns(pl.lit(label, pl.Enum(LABELS)).alias("label")))
+        places += [(table, row) for row in range(len(table))]
+    common = [name for name in frames[0].columns if all(name in one.columns for one in frames)]
+    joined = replace(
+        tables[0],
+        frame=pl.concat([one.select(common) for one in frames]),
+        line=lambda row: places[row][0].line(places[row][1]),
+        by_row=True,
+        notes=tuple(note for table in tables for note in told(table)),
+    )
+    refuse_mixture(joined, joined.frame["label"])
     return joined
 
 
 def read_key(
-    path: str | None, format: str | None = None, *, tell: Tell = silent
+    path: str | None,
+    format: str | None = None,
+    *,
+    how: Reading | None = None,
+    labelled: bool = True,
+    tell: Tell = silent,
 ) -> ScoreTable | None:
-    """Read a key, a file with labels, where one is given."""
-    if path is None:
-        return None
-    table = read_table(path, format)
-    table.need(["label"], "a key")
-    tell([_read_as(table)])
-    return table.without_scores()
+    """Read a key, a file with labels, where one is given; several are joined.
+
+    Args:
+        path: The file; of several, separated by commas, the first says which trials count, the
+            others bring columns.
+        format: Layout of the files; recognised when not given.
+        how: What labels and ids are, for files of any layout.
+        labelled: Whether there must be labels.
+        tell: Told how each file was read.
+    """
+    key: ScoreTable | None = None
+    how = Reading(format, how.labels, how.ids, how.allow_missing) if how else Reading(format)
+    for one in _parts(path) if path else ():
+        table = read_plain(Path(one), how)
+        tell(told(table))
+        table = table.without_scores()
+        key = table if key is None else _key_beside(table, key)
+    if key is not None and labelled:
+        key.need(["label"], "a key")
+    return replace(key, notes=()) if key else None
+
+
+def _key_beside(more: ScoreTable, key: ScoreTable) -> ScoreTable:
+    """The trials of a key with the columns that another one has besides."""
+    own = [name for name in more.frame.columns if name in key and name not in (*key.ids, "label")]
+    joined = join_key(replace(more, frame=more.frame.drop(own)), key, allow_missing=True)
+    if joined.missing:
+        raise InputError(
+            f"{more.path}: {joined.missing:,} of {len(key):,} trials of {key.path} are not in it; "
+            "give the keys of one set"
+        )
+    return replace(joined.table, path=key.path, layout=key.layout)
 
 
 def convert(
@@ -79,6 +159,11 @@ def convert(
     column: str | None = None,
     key: str | None = None,
     key_format: str | None = None,
+    columns: str | None = None,
+    labels: str | None = None,
+    ids: Literal["none", "name"] | None = None,
+    negate: str | None = None,
+    log: str | None = None,
     allow_missing: bool = False,
     overwrite: bool = False,
     *,
@@ -86,8 +171,8 @@ def convert(
 ) -> Path:
     """Turn a score file or key into another format.
 
-    A byte-order mark and Windows line ends, which the other commands refuse, are mended on the
-    way.
+    With a key, every trial of it must have a score, and is written in its order: a submission is
+    checked against its trial list.
 
     Args:
         file: File of any known format (docs/formats.md), or ROLE=FILE, or asv=FILE,cm=FILE.
@@ -95,8 +180,13 @@ def convert(
         out: File to write; by default beside FILE, named after the format.
         format: Format of FILE; recognised when not given.
         column: Score to write, where FILE has several and the format has room for one.
-        key: Key to join by trial id, for formats with labels.
+        key: Key or trial list to join by trial id; given again, further columns of its trials.
         key_format: Format of the key; recognised when not given.
+        columns: What the columns of FILE are, e.g. utterance,score,label; - skips one.
+        labels: What labels are, e.g. bona=1,spoof=0.
+        ids: none takes each row for a trial, name takes folders and file endings off.
+        negate: Roles whose scores change their sign: asv, cm or sasv.
+        log: Roles whose scores are likelihood ratios; their logarithm is taken.
         allow_missing: Leave out trials of the key without a score instead of stopping.
         overwrite: Replace a file of another content.
         tell: Told how each file was read and what was left out.
@@ -106,8 +196,10 @@ def convert(
     """
     if to is None:
         raise InputError(f"--to FORMAT is needed, one of {', '.join(LAYOUTS)}")
-    layout, labels = layout_named(to), read_key(key, key_format, tell=tell)
-    table = read_source(file, labels, format, allow_missing=allow_missing, mend=True, tell=tell)
+    layout = layout_named(to)
+    how = reading(format, columns, labels, ids, negate, log, allow_missing)
+    trials = read_key(key, key_format, how=how, labelled=False, tell=tell)
+    table = read_source(file, trials, how=how, tell=tell)
     path = table.path
     target = Path(out) if out else path.with_name(f"{path.stem}.{layout.name}{layout.suffix}")
     if target.resolve() == path.resolve():
@@ -121,16 +213,21 @@ def _parts(text: str) -> list[str]:
 
 def _part(text: str) -> tuple[str | None, str]:
     role, sign, path = text.partition("=")
-    if sign and role in ROLES and not Path(text).exists():
+    if sign and role in (*ROLES, *LABELS) and not Path(text).exists():
         return role, path
     return None, text
 
 
-def _read_as(table: ScoreTable) -> str:
+def told(table: ScoreTable) -> list[str]:
+    """How a file was read, what speaks for it, and how to say otherwise."""
     if not table.guessed:
-        return f"{table.path}: {len(table):,} rows, read as {table.layout}"
-    about = LAYOUTS[table.layout].about
-    return f"{table.path}: {len(table):,} rows, looks like {table.layout} ({about})"
+        read = f"read as {table.layout}"
+    else:
+        layout = LAYOUTS.get(table.layout)
+        named = f"{layout.name} ({layout.about})" if layout else "columns"
+        columns = ", ".join(table.frame.columns)
+        read = f"looks like {named}: {columns}; --format or --columns says otherwise"
+    return [f"{table.path}: {len(table):,} rows, {read}", *table.notes]
 
 
 def _refuse_same_score(first: ScoreTable, second: ScoreTable) -> None:

@@ -39,6 +39,9 @@ class ScoreTable:
         line: The line in the file of a row.
         guessed: Whether the layout was recognised rather than named.
         joined: File and line of a row in columns that were joined from another file.
+        by_row: Whether rows are trials, whatever names they carry.
+        notes: How it was read, for the user.
+        hint: What to add where labels are asked for and there are none.
     """
 
     frame: pl.DataFrame
@@ -47,6 +50,9 @@ class ScoreTable:
     line: Callable[[int], int] = int
     guessed: bool = False
     joined: Mapping[str, Callable[[int], str]] = field(default_factory=dict)
+    by_row: bool = False
+    notes: tuple[str, ...] = ()
+    hint: str = ""
 
     def __len__(self) -> int:
         return self.frame.height
@@ -57,6 +63,8 @@ class ScoreTable:
     @property
     def ids(self) -> tuple[str, ...]:
         """The columns that name a row: a trial (speaker, utterance), one of these, or nothing."""
+        if self.by_row:
+            return ()
         if "utterance" not in self:
             return ("speaker",) if "utterances" in self else ()
         if "speaker" not in self or self.has_cm_labels:
@@ -95,6 +103,7 @@ class ScoreTable:
             raise InputError(
                 f"{self.where()}: no column {', '.join(map(repr, missing))} (read as "
                 f"{self.layout}: {', '.join(self.frame.columns)}); {what} needs it"
+                f"{self.hint if 'label' in missing else ''}"
             )
 
     def numbers(self, column: str) -> np.ndarray:
@@ -184,20 +193,32 @@ def from_scores(scores: Scores, path: Path) -> ScoreTable:
     return ScoreTable(pl.DataFrame(series), path)
 
 
-def check_numbers(table: ScoreTable) -> None:
-    """Raise where a number is NaN, or an ASV or CM score infinite; with the line."""
+def check_numbers(table: ScoreTable, allow_missing: bool = False) -> ScoreTable:
+    """Raise where a number is NaN, or an ASV or CM score infinite; with the line.
+
+    Args:
+        table: The table.
+        allow_missing: Leave out rows whose score is NaN instead, with a note.
+    """
     import polars as pl
 
     for name, kind in table.frame.schema.items():
-        if not kind.is_float() or not is_number(name):
+        if not kind.is_float() or not (is_number(name) or name == "score"):
             continue
         column = pl.col(name)
-        bad = column.is_nan() if name.startswith("sasv_") else ~column.is_finite()
+        nan = table.frame.select(column.is_nan().fill_null(value=True)).to_series()
+        if allow_missing and nan.any() and not nan.all():
+            note = f"{table.path}: {int(nan.sum()):,} rows without a number in {name} are left out"
+            table = table.take((~nan).arg_true().to_numpy())
+            table = replace(table, notes=(*table.notes, note))
+        finite = not (name.startswith("sasv_") or name == "score")
+        bad = ~column.is_finite() if finite else column.is_nan()
         rows = table.frame.select(bad.fill_null(value=True).arg_true()).to_series()
         if len(rows):
             cell = str(table.frame[name][rows[0]])
             message = not_a_number(table.path, table.line(rows[0]), name, cell)
             raise InputError(message + (f" ({len(rows)} such rows)" if len(rows) > 1 else ""))
+    return table
 
 
 def refuse_mixture(table: ScoreTable, labels: pl.Series) -> None:
@@ -210,6 +231,15 @@ def refuse_mixture(table: ScoreTable, labels: pl.Series) -> None:
             f"{table.where(row)}: label {labels[row]!r} beside {labels[0]!r}; a file says either "
             "bonafide/spoof or target/nontarget/spoof"
         )
+
+
+def plain_names(frame: pl.DataFrame) -> pl.DataFrame:
+    """Ids without folders and the endings of audio files."""
+    import polars as pl
+
+    ids = [name for name in IDS if name in frame.columns]
+    plain = pl.col(ids).str.replace(r"^.*[/\\]", "").str.replace(r"(?i)\.(wav|flac)$", "")
+    return frame.with_columns(plain) if ids else frame
 
 
 def id_hashes(table: ScoreTable, ids: Sequence[str]) -> np.ndarray:
@@ -242,5 +272,6 @@ def check_duplicates(table: ScoreTable, ids: Sequence[str]) -> None:
     what = "speaker" if ids == ("speaker",) else "trial"
     raise InputError(
         f"{table.where(int(again[0]))}: the {what} of line {table.line(first[0])} stands again; "
-        f"{len(again):,} repetition(s): {names_of(table, ids, again)}; remove them"
+        f"{len(again):,} repetition(s): {names_of(table, ids, again)}; remove them, or take rows "
+        "for trials: --ids none"
     )

@@ -27,12 +27,10 @@ _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|n
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:e[+-]?\d+)?", re.I | re.A)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _KINDS = {
-    b"PK": "a zip archive, as npz files and checkpoints are",
     b"\x1f\x8b": "compressed by gzip",
     b"BZh": "compressed by bzip2",
     b"\xfd7zX": "compressed by xz",
     b"\x28\xb5\x2f\xfd": "compressed by zstd",
-    b"\x93NUM": "a numpy array",
     b"\x89HDF": "an HDF5 file",
     b"\x80": "a pickle",
     b"%PDF": "a PDF file",
@@ -82,13 +80,12 @@ def _find(path: Path, word: bytes) -> int:
         return content[:place].count(b"\n") + 1 if place >= 0 else 0
 
 
-def load(path: Path, mend: bool = False) -> Path | bytes:
-    """What to read: the file itself, or its content where it had to be mended.
+def load(path: Path, mend: bool = True) -> tuple[Path | bytes, list[str]]:
+    """What to read, the file itself or its content where that was mended, and a word about it.
 
     Args:
         path: A text file.
-        mend: Read files with a byte-order mark or Windows line ends; they are refused otherwise,
-            because a file that went through another program may have lost digits there.
+        mend: Read files with a byte-order mark or Windows line ends; else they are refused.
     """
     start = first_bytes(path)
     if not start:
@@ -97,12 +94,11 @@ def load(path: Path, mend: bool = False) -> Path | bytes:
     line = _find(path, b"\r")
     marked = start.startswith((codecs.BOM_UTF8, *_UTF16))
     if not marked and not line:
-        return path if _is_text(str(path)) else path.read_bytes()
-    if mend:
-        return _mended(path)
-    if marked:
-        raise InputError(f"{path}, line 1: the file begins with a byte-order mark; {_CONVERT}")
-    raise InputError(f"{path}, line {line}: Windows line ends (CR LF); {_CONVERT}")
+        return path if _is_text(str(path)) else path.read_bytes(), []
+    found = "the file begins with a byte-order mark" if marked else "Windows line ends (CR LF)"
+    if not mend:
+        raise InputError(f"{path}, line {1 if marked else line}: {found}; {_CONVERT}")
+    return _mended(path), [f"{path}: {found}; read all the same"]
 
 
 def _is_text(name: str) -> bool:

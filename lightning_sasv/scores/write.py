@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.places import refuse
-from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, SCORES, Layout, layout_named
+from lightning_sasv.scores.arrays import write_arrays
+from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, SCORES, STAR, Layout, layout_named
 from lightning_sasv.scores.table import ScoreTable, from_scores
 from lightning_sasv.trials import Scores
 
@@ -49,10 +50,13 @@ def write_table(
             written in it; nothing is written then.
     """
     layout = layout_named(format)
-    frame = _own(table) if layout.name in ("csv", "parquet") else _arranged(table, layout, column)
+    frame = _arranged(table, layout, column) if layout.columns else _own(table)
     with atomic_path(path) as temporary, temporary.open("wb") as file:  # any name
         if layout.name == "parquet":
             frame.write_parquet(file)
+            return Path(path)
+        if layout.name == "arrays":
+            write_arrays(file, {one.name: one.to_numpy() for one in frame})
             return Path(path)
         _check_text(table, frame, layout)
         frame.write_csv(
@@ -174,6 +178,9 @@ def _column(table: ScoreTable, layout: Layout, name: str, column: str | None) ->
         return pl.lit(_label(table, layout))
     if name == "attack":
         return _attack(table, layout)
+    if name == STAR:
+        table.need(STAR.split("*"), f"format {layout.name}")
+        return pl.concat_str(STAR.split("*"), separator="*")
     if name.removeprefix("_") in table:
         return pl.col(name.removeprefix("_"))
     if name.startswith("_"):
@@ -202,8 +209,9 @@ def _derived(table: ScoreTable, layout: Layout, name: str) -> pl.Expr:
 def _score(table: ScoreTable, layout: Layout, name: str, column: str | None) -> pl.Expr:
     import polars as pl
 
-    role = name.removesuffix("_score") if name != "score" else layout.role
-    if column is not None and role == layout.role:
+    only = table.score_columns[0].partition("_")[0] if len(table.score_columns) == 1 else "sasv"
+    role = name.removesuffix("_score") if name != "score" else layout.role or only
+    if column is not None and role == (layout.role or role):
         table.need([column], "--column")
         if not table.frame[column].dtype.is_float():
             raise InputError(f"{table.path}: column {column!r} does not hold numbers")
@@ -232,7 +240,7 @@ def _label(table: ScoreTable, layout: Layout) -> pl.Series:
     for theirs, ours in layout.labels.items():
         words.setdefault(ours, theirs)
     if set(words) == {"bonafide", "spoof"}:  # a target and a nontarget are bona fide
-        words |= {"target": "bonafide", "nontarget": "bonafide"}
+        words |= dict.fromkeys(("target", "nontarget"), words["bonafide"])
     written = table.frame["label"].cast(pl.String).replace_strict(words, default=None)
     if written.null_count():
         row = int(written.is_null().arg_max() or 0)

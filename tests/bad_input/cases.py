@@ -75,8 +75,6 @@ BROKEN: dict[str, str | Callable[[Path], object]] = {
     "label.csv": GOOD.replace(",target", ",good"),
     "nan.csv": GOOD.replace("1.5", "nan"),
     "comma.csv": GOOD.replace("0.5", "0,5"),
-    "windows.csv": GOOD.replace("\n", "\r\n"),
-    "bom.csv": "\ufeff" + GOOD,
     "column.csv": GOOD.replace("cm_score", "x"),
     "twice.csv": GOOD + "S1,U1,-,target,1,1\n",
     "unlabelled.csv": "speaker,utterance,asv_score,cm_score\nS1,U1,1,2\nS1,U2,3,4\n",
@@ -268,8 +266,6 @@ LONG_NAMES = [
 CORRUPTED = {  # what is said of a score file, whichever command reads it; then what to do
     "nan.csv": ("line 2, column cm_score", ";"),
     "comma.csv": ("line 2: ", ";"),
-    "windows.csv": ("line 1: Windows line ends", "; ", "`lightning convert` mends it"),
-    "bom.csv": ("line 1: the file begins with a byte", ";"),
     "column.csv": ("line 1: no column", ";"),
     "twice.csv": ("line 5: the trial of line 2 stands again", ";"),
 }

@@ -58,8 +58,8 @@ CM = "S1 U1 - A01 spoof\n"
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
-        (read_trials, GOOD + "S1 U3 A07 spoofed\n", "line 3.*'spoofed'.*target, nontarget, spoof"),
-        (read_trials, GOOD + "\nS1 U3 A07 fake\n", "line 4.*'fake'"),
+        (read_trials, GOOD + "S1 U3 A07 odd\n", "line 3.*'odd'.*target, nontarget, spoof"),
+        (read_trials, GOOD + "\nS1 U3 A07 odd\n", "line 4.*'odd'"),
         (read_trials, GOOD + GOOD, "line 3: the trial of line 1 .*S1 U1.*; remove"),
         (read_trials, GOOD + "S1 U4 target\n", "line 3: 3 columns where 4.*attack, label.; mend"),
         (read_trials, "\n\n", "line 1: the file has no trials; write it"),

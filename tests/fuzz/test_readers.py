@@ -190,7 +190,7 @@ CHECKPOINT = bytes_of(HERE, lambda p: torch.save({"state_dict": {"x": torch.ones
 TEXTS = {name: text.encode() for name, text in LINES.items()}
 WRITTEN = {
     name: bytes_of(HERE, lambda p, name=name: write_table(p, from_scores(SCORES, p), name))
-    for name in ("csv", "parquet")
+    for name in ("csv", "parquet", "arrays")
 }
 RESULTS = {
     "scores/eval.csv": WRITTEN["csv"],
@@ -272,12 +272,9 @@ READERS = {
     ),
 }
 for layout in (None, *LAYOUTS):
-    valid = [TEXTS.get(layout or "csv", WRITTEN["parquet"])]
-    for mend in (False, True):
-        read = partial(read_table, format=layout, mend=mend)
-        READERS[f"scores as {layout}{', mended' * mend}"] = Reader(
-            read, right_table, valid, share=4
-        )
+    valid = TEXTS.get(layout or "csv") or WRITTEN.get(layout or "csv") or TEXTS["nist-sre"]
+    read = partial(read_table, format=layout)
+    READERS[f"scores as {layout}"] = Reader(read, right_table, [valid], share=4)
 folder_of("signed", BUNDLE)
 for part in BUNDLE:
     place = folder_of(f"bundle-{part}", BUNDLE).name

@@ -9,6 +9,34 @@ import numpy as np
 from lightning_sasv.trials import Scores
 
 LINES = {
+    "scores": "26.8012746144977\n-0.84678996788404\n",
+    "asvspoof2019-cm-full": (
+        "LA_0039 LA_E_2834763 - A11 spoof -1.236225\nLA_0014 LA_E_5849185 - - bonafide 1.5\n"
+    ),
+    "asvspoof2019-asv-full": (
+        "LA_0039 LA_E_1 - A11 spoof -1.25\nLA_0014 LA_E_2 - - target 1.5\n"
+        "LA_0015 LA_E_2 - - nontarget -1.5\n"
+    ),
+    "cm-gender": (
+        "LA_D_1047731 LA_0069 A00 bonafide 0.9999520778656006 female\n"
+        "LA_D_1047732 LA_0070 A05 spoof -0.5 male\n"
+    ),
+    "cm-key-score": "0 spoof 0.9961183667182922\n4 bonafide -0.9643643498420715\n",
+    "asv-pairs": "PAIR_1 target 0.641889\nPAIR_2 nontarget -0.25\nPAIR_3 spoof 0.125\n",
+    "cm-score-key": "LA_D_1047731 0.9996744990348816 bonafide\nLA_D_2 -0.5 spoof\n",
+    "asvspoof5-track2": (
+        "D_0461 D_0000000190 M bonafide target\nD_0062 D_0000000904 F bonafide nontarget\n"
+        "D_0062 D_0000000001 F A11 spoof\n"
+    ),
+    "trials": "SPK_00001373_000 UTT_00020955\nSPK_00001373_000 UTT_00020956\n",
+    "voxceleb-scores": "1 id1/x.wav id1/y.wav 0.745\n0 id1/x.wav id2/y.wav -0.5\n",
+    "espnet": "id1/a/1*id1/b/8 -0.9235963821411133 1\nid1/a/1*id2/c/3 -1.25 0\n",
+    "nist-sre": "modelid\tsegmentid\tside\tLLR\nm1\ts1.sph\ta\t0.75\nm1\ts2.sph\ta\t-0.5\n",
+    "bob-pad": (
+        "claimed_id,test_label,is_bonafide,attack_type,score\nx0,x0_1,True,,1.294497\n"
+        "x1,x1_2,False,pai1,-0.5\n"
+    ),
+    "bob-measure": "-1 -0.33446709030362043\n1 0.5\n-1 -0.25\n1 1.5\n",
     "sasv2022": "LA_0015 LA_E_8147880 bonafide target 0.97\nLA_0015 LA_E_8147881 A07 spoof -1.5\n",
     "sasv2022-protocol": "LA_0015 LA_E_1103494 bonafide target\nLA_0015 LA_E_2 A19 spoof\n",
     "a-dcf": "LA_0007 LA_E_7417804 -2.30 spoof\nLA_0007 LA_E_7417805 1.25 target\n",

@@ -1,0 +1,175 @@
+"""What the columns of a file look like, from lines that are spread evenly over it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from lightning_sasv.limits import LINE_BYTES
+from lightning_sasv.scores.layouts import FILLERS, STAR, WORDS, Layout, plain_label
+from lightning_sasv.scores.text import lines_of, split
+
+FIRST, SPREAD = 200, 800
+"""Lines that are looked at: from the beginning, and over the whole file."""
+FEW = 10
+"""In so many rows an id of two values is taken for a label."""
+_NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I)
+_FRACTION = re.compile(r"[+-]?(?:\d*\.\d+(?:e[+-]?\d+)?|\d+(?:\.\d*)?e[+-]?\d+)", re.I)
+_CODE = re.compile(r"[+-]?[0123](?:\.0*)?")
+
+
+def sample_of(path: Path, source: Path | bytes) -> list[tuple[int, str]]:
+    """Lines with their numbers: the first ones, and others from all over the file (numbered 0)."""
+    first = list(islice(lines_of(path, source), FIRST))
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    start = sum(len(text.encode()) + 1 for _, text in first)
+    if len(first) < FIRST or start >= size:
+        return first
+    seen = set()
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
+        for place in range(SPREAD):
+            stream.seek(start - 1 + (size - start) * place // SPREAD)
+            stream.readline(LINE_BYTES.now)
+            seen.add(stream.tell())
+        for place in sorted(seen):
+            stream.seek(place)
+            text = stream.readline(LINE_BYTES.now).decode("utf-8", "replace").rstrip("\n")
+            first += [(0, text)] if text.strip() else []
+    return first
+
+
+@dataclass(frozen=True)
+class Column:
+    """Cells of one column, and what they could be.
+
+    Attributes:
+        cells: Some of its cells.
+        labels: What else than the words in circulation is a label.
+    """
+
+    cells: Sequence[str]
+    labels: Mapping[str, str]
+
+    def share(self, holds: Callable[[str], object]) -> float:
+        """Of how many cells something holds."""
+        return sum(bool(holds(cell)) for cell in self.cells) / len(self.cells)
+
+    @cached_property
+    def words(self) -> float:
+        """Share of words that say a label."""
+        known = WORDS.keys() | self.labels.keys()
+        return self.share(lambda cell: plain_label(cell) in known)
+
+    @cached_property
+    def numbers(self) -> float:
+        """Share of numbers."""
+        return self.share(_NUMBER.fullmatch)
+
+    @cached_property
+    def fractions(self) -> float:
+        """Share of numbers with a decimal point."""
+        return self.share(_FRACTION.fullmatch)
+
+    @cached_property
+    def codes(self) -> bool:
+        """Whether all are small whole numbers, at most three of them and some again: labels."""
+        few = len(set(self.cells)) <= 3 and not self.distinct
+        return few and all(map(_CODE.fullmatch, self.cells))
+
+    @cached_property
+    def filler(self) -> bool:
+        """Whether no cell says anything."""
+        return set(self.cells) <= set(FILLERS)
+
+    @cached_property
+    def distinct(self) -> bool:
+        """Whether no cell stands twice."""
+        return len(set(self.cells)) == len(self.cells)
+
+    @property
+    def kind(self) -> str:
+        """What it looks like, in a word."""
+        looks = {
+            "-": self.filler,
+            "label": self.words > 0.5,
+            "label?": self.codes,
+            "number": self.fractions > 0.5,
+            "whole number": self.numbers > 0.5 and not self.distinct,
+            "id": self.distinct,
+        }
+        return next((name for name, true in looks.items() if true), "text")
+
+    def contradicts(self, name: str, layout: Layout) -> bool:
+        """Whether the cells cannot be what a layout takes them for."""
+        if name in ("label", "score") or name in layout.numbers:
+            return self._is_no_value(name, layout)
+        if name == STAR:
+            return self.share(lambda cell: cell.count("*") == 1) < 0.9
+        if self.fractions > 0.9:
+            return True
+        if name in ("speaker", "utterance", "real_speaker", "client"):
+            two = len(set(self.cells)) == 2 and len(self.cells) >= FEW
+            return self.filler or self.words > 0.5 or two or self.codes
+        if name == "attack":
+            of_trials = self.share(lambda cell: WORDS.get(cell.lower()) in ("target", "nontarget"))
+            return of_trials > 0.5 or (self.distinct and len(self.cells) > 3)
+        return False
+
+    def _is_no_value(self, name: str, layout: Layout) -> bool:
+        if name == "label":
+            return self.known(layout) <= (0.5 if set(layout.labels) <= WORDS.keys() else 0.9)
+        decided = {plain_label(cell) for cell in self.cells} <= {"-1", "0", "1"}
+        return self.numbers <= 0.5 or self.codes or (decided and len(self.cells) > 1)
+
+    def known(self, layout: Layout) -> float:
+        """Share of words that are labels of a layout."""
+        own = {plain_label(word): label for word, label in layout.labels.items()}
+        classes = set(own.values())
+        own |= {word: label for word, label in self.labels.items() if label in classes}
+        return self.share(lambda cell: plain_label(cell) in own)
+
+
+def columns_of(
+    path: Path, lines: Sequence[tuple[int, str]], separator: str, labels: Mapping[str, str]
+) -> list[Column]:
+    """The columns of lines, those of another length than most left aside."""
+    rows = [[cell.strip() for cell in split(path, n, text, separator)] for n, text in lines]
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    cells = zip(*(row for row in rows if len(row) == width), strict=True)
+    return [Column(one, labels) for one in cells]
+
+
+def widths(path: Path, lines: Sequence[tuple[int, str]], separator: str) -> Counter[int]:
+    """How many lines have how many columns."""
+    return Counter(len(split(path, number, text, separator)) for number, text in lines)
+
+
+class Lines(NamedTuple):
+    """Lines of a file, cut into columns."""
+
+    path: Path
+    source: Path | bytes
+    lines: Sequence[tuple[int, str]]
+    separator: str
+    labels: Mapping[str, str]
+
+    @property
+    def where(self) -> str:
+        """File and line of the first."""
+        return f"{self.path}, line {self.lines[0][0]}"
+
+    def first(self) -> list[str]:
+        """Cells of the first line."""
+        return [cell.strip() for cell in split(self.path, *self.lines[0], self.separator)]
+
+    def columns(self, header: int = 0) -> list[Column]:
+        """The columns without the header."""
+        rows = self.lines[1:] if header and len(self.lines) > 1 else self.lines
+        return columns_of(self.path, rows, self.separator, self.labels)
