@@ -126,6 +126,8 @@ def _read_arrays(path: Path, how: Reading) -> ScoreTable | None:
     import polars as pl
 
     if first_bytes(path) not in ARRAYS:
+        if how.format == "arrays":
+            raise InputError(f"{path}: not a readable numpy file; drop --format")
         return None
     arrays, notes = read_arrays(path)
     if how.format not in (None, "arrays"):
