@@ -171,7 +171,7 @@ export --fitted fused --system L3t --out bundle --dev dev.csv
 """
 WITHOUT_TORCH = """
 convert dev.csv --to parquet --out dev.parquet
-evaluate dev.csv dev.parquet --by attack --ci speaker --replicates 3 --llrs --json out.json
+evaluate dev.csv dev.parquet --by attack --ci trial --replicates 39 --llrs --json out.json
 decide dev.csv --fitted fused --compare
 report fused
 """
@@ -201,7 +201,7 @@ asv, cm = np.random.default_rng(0).normal(size=(2, 90))
 labels = np.arange(90) % 3
 functional.all_metrics(asv, cm, asv + cm, labels, llrs=True)
 functional.by_group(labels, labels, asv=asv)
-functional.bootstrap("sasv_eer", asv, labels, n=3)
+functional.bootstrap("sasv_eer", asv, labels, n=39)
 fused = FusedScores(asv + cm, asv, cm)
 accepted = decisions.accept(fused, "a-dcf1")
 decisions.expected_cost(fused, "a-dcf1")

@@ -20,13 +20,15 @@ def fuse(**options: Any) -> None:
 
 
 @options_of(evaluation.evaluate)
-def evaluate(json: str | None, overwrite: bool, **options: Any) -> None:
+def evaluate(json: str | None, csv: str | None, overwrite: bool, **options: Any) -> None:
     """Show what :func:`evaluation.evaluate` finds, then write it: a full disk costs no result."""
     with progress() as begin:
         result = evaluation.evaluate(**options, tell=print_notes, begin=begin)
     print_evaluation(result, options["costs"])
     if json is not None:
         result.write(json, overwrite)
+    if csv is not None:
+        result.write_csv(csv, overwrite)
 
 
 @options_of(evaluation.decide)

@@ -1,121 +1,219 @@
-"""Differences between systems, with a verdict in words."""
+"""Draws of an evaluation: one set of replicates for its intervals, differences and verdicts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
+from lightning_sasv.console import Begin
+from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation.systems import Systems
+from lightning_sasv.metrics.bootstrap import resample
+from lightning_sasv.metrics.comparisons import PRIMARY, Comparison, choose_reference, compare
+from lightning_sasv.metrics.families import Adjust, replicates_needed
+from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.metrics.intervals import (
+    FEWEST_SPEAKERS,
+    Interval,
+    Method,
+    Resampled,
+    cautions,
+    check_replicates,
+)
+from lightning_sasv.metrics.registry import METRICS, ON_PAGE, metrics_for, resampled
+from lightning_sasv.metrics.speakers import Concentration, concentration, zoo
 
-from lightning_sasv.metrics.bootstrap import Resampled, percentile_interval, two_sided_p
-from lightning_sasv.metrics.registry import METRICS, metrics_for
-
-Replicates = Mapping[str, Mapping[str, Resampled]]
+SPOKEN = {"speaker": "enrolled speakers", "impostor": "impostors", "attack": "attacks"}
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A difference under one way of drawing.
+class Options:
+    """What is wanted of an evaluation: the parameters of :func:`.run.evaluate`, read."""
+
+    settings: Settings = field(default_factory=Settings)
+    by: tuple[str, ...] = ()
+    ci: str | None = None
+    replicates: int = 1000
+    seed: int = 0
+    compare: bool = False
+    reference: str | None = None
+    pairs: str | None = None
+    adjust: Adjust = "holm"
+    interval: Method | None = None
+    systems: tuple[str, ...] | None = None
+    allow_missing: bool = False
+    llrs: bool = False
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The replicates, and what there is to say of them.
 
     Attributes:
-        low: Lower end of the percentile interval.
-        high: Upper end.
-        p_value: Two-sided, 2 (1 + k) / (n + 1) with k the replicates on the rarer side of 0.
+        wanted: What was asked for.
+        drawn: What was drawn: ``speaker``, ``impostor``, ``attack``; or ``trial``.
+        replicates: How many replicates there are.
+        systems: Replicates by system and metric; empty where nothing was drawn.
+        misses: Whose misses they are, by system.
+        notes: What must be said.
     """
 
-    low: float
-    high: float
-    p_value: float
+    wanted: Options
+    drawn: tuple[str, ...] = ()
+    replicates: int = 0
+    systems: Mapping[str, Mapping[str, Resampled]] = field(default_factory=dict)
+    misses: Mapping[str, Concentration] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
-    def clear(self) -> bool:
-        """Whether the interval lies on one side of 0."""
-        return self.low > 0 or self.high < 0
+    def intervals(self) -> dict[str, dict[str, Interval]]:
+        """Intervals by system and metric; none where trials were drawn for comparisons alone."""
+        if self.wanted.ci in (None, "known") and self.drawn == ("trial",):
+            return {}
+        return {
+            name: {metric: one.interval(method=self.wanted.interval) for metric, one in own.items()}
+            for name, own in self.systems.items()
+        }
 
+    @property
+    def caption(self) -> str:
+        """What was drawn, in words."""
+        by = " × ".join(SPOKEN.get(name, f"{name}s") for name in self.drawn)
+        return f"drawn: {by}, {self.replicates} replicates"
 
-@dataclass(frozen=True)
-class Comparison:
-    """Two systems in one metric.
+    def plain(self, one: Interval) -> dict[str, Any]:
+        """An interval as results files have it."""
+        return {**one._asdict(), "drawn": list(self.drawn), "seed": self.wanted.seed}
 
-    Attributes:
-        metric: The metric.
-        first: Name of the first system.
-        second: Name of the second system.
-        difference: Metric of the first minus that of the second.
-        ways: The difference by ``trial`` and, where speakers are known, by ``speaker``.
-        verdict: What it means, in words.
-    """
+    def comparisons(self) -> list[Comparison]:
+        """Differences of the systems in each metric that is compared; one family for each."""
+        if not self.wanted.compare:
+            return []
+        found = []
+        for metric in compared_metrics():
+            systems = {name: [own[metric]] for name, own in self.systems.items() if metric in own}
+            if len(systems) > 1:
+                reference = self.reference(metric)[1]
+                how = self.wanted.adjust, self.drawn
+                found += compare(metric, systems, reference, *how)
+        return found
 
-    metric: str
-    first: str
-    second: str
-    difference: float
-    ways: dict[str, Difference]
-    verdict: str
+    def reference(self, metric: str) -> tuple[str, str | None]:
+        """The system that others are seen against, and against which they are tested, if any."""
+        sign = -1 if METRICS[metric].lower_is_better is False else 1
+        own = {name: found[metric] for name, found in self.systems.items() if metric in found}
+        here = {name: sign * one.value for name, one in own.items()}
+        given = self.wanted.reference if self.wanted.reference in here else None
+        name, chosen_here = choose_reference(list(here), given, None, here)
+        return name, None if chosen_here or self.wanted.pairs == "all" else name
 
 
 def compared_metrics() -> list[str]:
-    """Names of the metrics that are compared."""
-    return [metric.name for metric in metrics_for("compared")]
+    """Names of the metrics that are compared, the one that decides first."""
+    names = [metric.name for metric in metrics_for("compared")]
+    return sorted(names, key=lambda name: name != PRIMARY)
 
 
-def compare_systems(
-    ways: Mapping[str, Replicates], metrics: Sequence[str] | None = None
-) -> list[Comparison]:
-    """Every pair of systems in every metric that both have.
+def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
+    """Draw the replicates that intervals and comparisons need.
 
     Args:
-        ways: Replicates of the systems by way of drawing (``trial``, ``speaker``), the same seed.
-        metrics: Metrics to compare; by default those that the registry says.
+        scored: The systems on their trials.
+        wanted: What is drawn, and what for.
+        begin: Told of long work, for a progress bar.
     """
-    by_trial = next(iter(ways.values()))
+    way = "known" if wanted.ci in (None, "none") else str(wanted.ci)
+    drawn, compares = scored.drawn(way), wanted.compare and len(scored.columns) > 1
+    _check_reference(scored, wanted)
+    if not compares and (wanted.ci == "none" or (wanted.ci is None and drawn == ("trial",))):
+        return Draws(wanted)
+    check_replicates(wanted.replicates)
+    notes = _notes(scored, way, drawn)
+    speakers = _speakers(scored) if drawn != ("trial",) else None
+    few = speakers is not None and speakers < FEWEST_SPEAKERS
+    own = _own_values(scored, wanted.settings) if few else []
+    if few and not compares:
+        return Draws(wanted, notes=(*cautions(wanted.replicates, speakers)[-1:], *own))
+    number, raised = _replicates(scored, wanted, compares)
+    found = resample(
+        scored.columns,
+        scored.labels,
+        {name: _metrics(columns, wanted) for name, columns in scored.columns.items()},
+        scored.clusters(way),
+        number,
+        seed=wanted.seed,
+        settings=wanted.settings,
+        progress=begin(f"bootstrap by {' × '.join(drawn)}", number) if begin else None,
+    )
+    notes += [*raised, *cautions(number, speakers), *own]
+    misses = {} if speakers is None else _misses(scored, wanted.settings)
+    return Draws(wanted, drawn, number, found, misses, tuple(notes))
+
+
+def _check_reference(scored: Systems, wanted: Options) -> None:
+    if wanted.reference is None:
+        return
+    if wanted.pairs == "all":
+        raise InputError("--reference and --pairs all are two families; give one of them")
+    choose_reference(list(scored.columns), wanted.reference, None, {})
+
+
+def _speakers(scored: Systems) -> int:
+    return len(set(scored.column("speaker", "intervals").tolist()))
+
+
+def _notes(scored: Systems, way: str, drawn: Sequence[str]) -> list[str]:
+    if way != "known":
+        return []
+    if drawn == ("trial",):
+        return ["speakers are not known (no column speaker): trials are drawn"]
+    if "impostor" in drawn:
+        return []
+    return ["impostors are not known (no column test_speaker): intervals leave them out"]
+
+
+def _own_values(scored: Systems, settings: Settings) -> list[str]:
+    """What few speakers have in place of an interval: the value of each."""
+    lines = []
+    entry, names = METRICS[PRIMARY], scored.column("speaker", "intervals")
+    for name, columns in scored.columns.items():
+        if "sasv" in columns and set(scored.labels.tolist()) == {0, 1, 2}:
+            found = zoo(columns["sasv"], scored.labels, names, settings=settings)
+            own = ", ".join(f"{one.speaker} {entry.text(one.eer, ON_PAGE)}" for one in found)
+            lines.append(f"{entry.title()} of each speaker, {name}: {own}")
+    return lines
+
+
+def _misses(scored: Systems, settings: Settings) -> dict[str, Concentration]:
+    if set(scored.labels.tolist()) != {0, 1, 2}:
+        return {}
+    names = scored.column("speaker", "intervals")
+    return {
+        name: concentration(columns["sasv"], scored.labels, names, settings=settings)
+        for name, columns in scored.columns.items()
+        if "sasv" in columns
+    }
+
+
+def _replicates(scored: Systems, wanted: Options, compares: bool) -> tuple[int, list[str]]:
+    """How many replicates are drawn: enough for Holm to reject at all."""
+    number = len(scored.columns)
+    one_reference = wanted.reference is not None and wanted.pairs != "all"
+    family = number - 1 if one_reference else math.comb(number, 2)
+    needed = replicates_needed(family) if compares and wanted.adjust == "holm" else 0
+    if needed <= wanted.replicates:
+        return wanted.replicates, []
+    return needed, [f"{needed} replicates: with fewer, Holm over {family} pairs could not reject"]
+
+
+def _metrics(columns: Mapping[str, Any], wanted: Options) -> list[str]:
+    """Metrics that the columns of a system allow and that are wanted."""
+    main = {*compared_metrics(), "act_a_dcf"}
+    every = wanted.ci not in (None, "none")
     return [
-        _compare(metric, first, second, ways)
-        for metric in (compared_metrics() if metrics is None else metrics)
-        for first, second in combinations(by_trial, 2)
-        if metric in by_trial[first] and metric in by_trial[second]
+        metric
+        for metric, needed in resampled(wanted.llrs).items()
+        if set(needed) <= columns.keys() and (every or metric in main)
     ]
-
-
-def _compare(metric: str, first: str, second: str, ways: Mapping[str, Replicates]) -> Comparison:
-    found = {}
-    difference = math.nan
-    for way, systems in ways.items():
-        one, other = systems[first][metric], systems[second][metric]
-        difference = one.value - other.value
-        found[way] = paired_difference(one.replicates - other.replicates)
-    lower = METRICS[metric].lower_is_better is not False
-    words = verdict(first, second, difference if lower else -difference, found)
-    return Comparison(metric, first, second, difference, found, words)
-
-
-def paired_difference(replicates: np.ndarray) -> Difference:
-    """95 % interval and p-value of the difference in each replicate."""
-    return Difference(*percentile_interval(replicates), two_sided_p(replicates))
-
-
-def verdict(first: str, second: str, difference: float, ways: Mapping[str, Difference]) -> str:
-    """A difference in words: better, better on these speakers only, or not to be told apart.
-
-    Args:
-        first: Name of the first system.
-        second: Name of the second system.
-        difference: First minus second, of a metric of which lower is better.
-        ways: The difference by way of drawing.
-    """
-    if difference == 0 and all(way.low == way.high == 0 for way in ways.values()):
-        return f"{first} and {second} are equal"
-    better, worse = (first, second) if difference < 0 else (second, first)
-    trial = ways["trial"].clear
-    speaker = ways["speaker"].clear if "speaker" in ways else None
-    if trial and speaker:
-        return f"{better} is better than {worse}"
-    if trial and speaker is None:
-        return f"{better} is better than {worse} on these trials (speakers are not known)"
-    if trial:
-        return f"{better} is better than {worse} on these speakers; others may tell otherwise"
-    if speaker:
-        return f"{better} seems better than {worse}, but not beyond the chance of the trials"
-    return f"{first} and {second} cannot be told apart"

@@ -6,19 +6,19 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.compare import Comparison, compare_systems, compared_metrics
-from lightning_sasv.evaluation.systems import Systems, gather
-from lightning_sasv.files import finite, read_json, write_json
-from lightning_sasv.metrics.bootstrap import Resampled, resample
+from lightning_sasv.evaluation.compare import Draws, Options, draw
+from lightning_sasv.evaluation.systems import gather
+from lightning_sasv.files import finite, read_json, write_json, write_text
+from lightning_sasv.metrics.comparisons import Comparison
 from lightning_sasv.metrics.functional import Settings
-from lightning_sasv.metrics.registry import resampled
-from lightning_sasv.places import refuse
+from lightning_sasv.metrics.intervals import Interval
+from lightning_sasv.places import head, refuse
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import (
@@ -31,22 +31,16 @@ from lightning_sasv.scores.sources import (
     where_equal,
 )
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Values = dict[str, float]
 
+COLUMNS = ("system", "group", "metric", "value", "low", "high", "method", "drawn", "n")
+"""Columns of values and intervals, a row for each."""
 
-@dataclass(frozen=True)
-class Options:
-    """What is wanted of an evaluation: the parameters of :func:`evaluate`, read."""
-
-    settings: Settings = field(default_factory=Settings)
-    by: tuple[str, ...] = ()
-    ci: str | None = None
-    replicates: int = 1000
-    seed: int = 0
-    compare: bool = False
-    systems: tuple[str, ...] | None = None
-    allow_missing: bool = False
-    llrs: bool = False
+LITTLE = 0.5
+"""Cllr min, in bits, of scores that tell trials apart well."""
 
 
 @dataclass(frozen=True)
@@ -57,31 +51,36 @@ class EvaluationResult:
         counts: Trials of each label.
         options: What was wanted.
         metrics: By system and name.
-        intervals: By system and name.
+        draws: What was drawn for intervals and comparisons.
         groups: By column, system, group and name.
-        comparisons: Of every pair of systems.
-        notes: What was left out.
+        comparisons: Of systems, from the same draws as the intervals.
+        notes: What was left out, and what must be said.
         data: Short hash of the labels and scores of each system.
     """
 
     counts: dict[str, int]
     options: Options
     metrics: dict[str, Values]
-    intervals: dict[str, dict[str, Resampled]]
+    draws: Draws
     groups: dict[str, dict[str, dict[str, Values]]]
     comparisons: list[Comparison]
     notes: tuple[str, ...]
     data: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def intervals(self) -> dict[str, dict[str, Interval]]:
+        """By system and name."""
+        return self.draws.intervals
+
     def as_dict(self) -> dict[str, Any]:
         """The results as plain values for JSON; NaN and infinity become ``None``."""
         options = self.options
-        systems = {}
+        systems, intervals = {}, self.intervals
         for name, metrics in self.metrics.items():
             entry: dict[str, Any] = {"metrics": metrics}
-            if name in self.intervals:
-                found = self.intervals[name].items()
-                entry["intervals"] = {metric: one.as_dict() for metric, one in found}
+            if name in intervals:
+                found = intervals[name].items()
+                entry["intervals"] = {metric: self.draws.plain(one) for metric, one in found}
             if self.groups:
                 entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
             systems[name] = entry
@@ -98,7 +97,7 @@ class EvaluationResult:
                     "seed": options.seed,
                 },
                 "systems": systems,
-                "comparisons": [asdict(one) for one in self.comparisons],
+                "comparisons": [one.as_dict() for one in self.comparisons],
             }
         )
         return plain
@@ -113,6 +112,41 @@ class EvaluationResult:
         if not overwrite and Path(path).exists() and _noted_data(path) != self.data:
             refuse(path, "something else, or the evaluation of other scores", "another --json")
         return write_json(path, self.as_dict(), sort_keys=False)
+
+    def frame(self) -> pl.DataFrame:
+        """Values and intervals, one row each; rates as fractions, null where undefined."""
+        import polars as pl
+
+        drawn, found = " × ".join(self.draws.drawn), self.intervals
+        rows: list[tuple[Any, ...]] = []
+        for name, values in self.metrics.items():
+            for metric, value in values.items():
+                how: tuple[Any, ...] = (None,) * 5
+                one = found.get(name, {}).get(metric)
+                if one is not None:
+                    how = one.low, one.high, one.method, drawn, one.replicates
+                rows.append((name, None, metric, value, *how))
+        for column, systems in self.groups.items():
+            rows += [
+                (name, f"{column}={group}", metric, value, *(None,) * 5)
+                for name, groups in systems.items()
+                for group, values in groups.items()
+                for metric, value in values.items()
+            ]
+        numbers = dict.fromkeys(("value", "low", "high"), pl.Float64)
+        kinds = {**dict.fromkeys(COLUMNS, pl.String), **numbers, "n": pl.Int64}
+        return pl.DataFrame(rows, kinds, orient="row").fill_nan(None)
+
+    def write_csv(self, path: str | Path, overwrite: bool = True) -> Path:
+        """Write :meth:`frame` as CSV.
+
+        Args:
+            path: File to write.
+            overwrite: Replace it, whatever it holds.
+        """
+        if not overwrite and Path(path).exists() and ",".join(COLUMNS) not in head(Path(path)):
+            refuse(path, "something else than values and intervals", "another --csv")
+        return write_text(path, self.frame().write_csv())
 
 
 def _noted_data(path: str | Path) -> Any:
@@ -130,16 +164,22 @@ def evaluate(
     key_format: str | None = None,
     format: str | None = None,
     by: str | None = None,
-    ci: Literal["trial", "speaker", "speaker-attack"] | None = None,
+    ci: Literal["known", "speaker", "speaker-attack", "trial", "none"] | None = None,
+    interval: Literal["bca", "percentile", "interpolated"] | None = None,
     replicates: int = 1000,
     seed: int = 0,
     compare: bool = False,
+    reference: str | None = None,
+    pairs: Literal["all"] | None = None,
+    adjust: Literal["holm", "bh", "none"] = "holm",
     systems: str | None = None,
     where: str | None = None,
     costs: str = "a-dcf1",
     convention: Literal["asvspoof", "interpolated", "rocch", "max"] = "asvspoof",
     json: str | None = None,
+    csv: str | None = None,
     llrs: bool = False,
+    not_llr: bool = False,
     allow_missing: bool = False,
     overwrite: bool = False,
     columns: str | None = None,
@@ -155,7 +195,7 @@ def evaluate(
 
     A file is a system; one with several columns sasv_<system> holds several. `asv=FILE,cm=FILE`
     joins two files by trial id into one system. Several files are compared: paired bootstrap of
-    each difference by trial and by speaker, with the verdict in words.
+    each difference, adjusted for their number, with the verdict in words.
 
     Args:
         files: Score files of any known format (docs/formats.md), or ROLE=FILE; or a file of each
@@ -164,17 +204,28 @@ def evaluate(
         key_format: Format of the key; recognised when not given.
         format: Format of the score files; recognised when not given.
         by: Breakdown by attack, speaker or any other column; several separated by commas.
-        ci: 95 % intervals by bootstrap over trials, speakers, or speakers and attacks.
-        replicates: Bootstrap replicates.
+        ci: What the bootstrap of 95 % intervals and differences draws: known (enrolled speakers,
+            impostors by the column test_speaker, attacks: what is known of them), speaker,
+            speaker-attack or trial. By default known, for the main metrics; with it for all; none
+            for no intervals.
+        interval: bca (of values over speakers, the default), percentile, or interpolated as other
+            packages have it.
+        replicates: Bootstrap replicates, at least 39; more are taken where Holm needs them.
         seed: Seed of the bootstrap.
         compare: Compare the systems of a single file as well.
+        reference: System that the others are compared with; by default the best here, with all
+            pairs as the family.
+        pairs: all shows every pair.
+        adjust: How the p-values of a family are adjusted: holm, bh or none.
         systems: Systems to keep, separated by commas.
         where: Keep the trials of one value of a column, e.g. subset=eval.
         costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file.
         convention: Convention of the EERs.
         json: File to write all results to, rates as fractions.
+        csv: File to write values and intervals to, a row for each.
         llrs: Take asv_score and cm_score for log-likelihood ratios of target against nontarget and
             against spoof: adds the normalised cross-entropy of the three classes.
+        not_llr: The fused scores are no log-likelihood ratios: their actual a-DCF is left out.
         allow_missing: Leave out trials that are not in every file instead of stopping.
         overwrite: Replace the file JSON though it holds no evaluation, or that of other scores.
         columns: What the columns of the files are, e.g. utterance,score,label; - skips one.
@@ -195,12 +246,16 @@ def evaluate(
         table = read_source(file, trials, how=how, tell=tell)
         tables[name] = where_equal(table, where)
     options = Options(
-        settings=Settings(costs=read_costs(costs), convention=convention),
+        settings=Settings(costs=read_costs(costs), convention=convention, not_llr=not_llr),
         by=_words(by) or (),
         ci=ci,
+        interval=interval,
         replicates=replicates,
         seed=seed,
         compare=compare or len(files) > 1,
+        reference=reference,
+        pairs=pairs,
+        adjust=adjust,
         systems=_words(systems),
         allow_missing=allow_missing,
         llrs=llrs,
@@ -209,6 +264,8 @@ def evaluate(
     tell(result.notes)
     if json is not None:
         result.write(json, overwrite)
+    if csv is not None:
+        result.write_csv(csv, overwrite)
     return result
 
 
@@ -233,21 +290,32 @@ def evaluate_tables(
     how = options.settings, options.llrs
     metrics = scored.metrics(*how)
     groups = {column: scored.breakdown(column, *how) for column in options.by}
-    ways = _replicates(scored, options, begin)
-    compared = {way: found for way, found in ways.items() if way in ("trial", "speaker")}
-    notes = list(scored.notes)
+    draws = draw(scored, options, begin)
+    notes = [*scored.notes, *_no_llrs(metrics, options.settings), *draws.notes]
     if len(metrics) > 1 and not options.compare:
         notes.append(f"{len(metrics)} systems in one file; --compare tests their differences")
     return EvaluationResult(
         scored.counts(),
         options,
         metrics,
-        ways[options.ci] if options.ci else {},
+        draws,
         groups,
-        compare_systems(compared) if options.compare and compared else [],
+        draws.comparisons(),
         tuple(notes),
         {name: _hash(scored.labels, columns) for name, columns in scored.columns.items()},
     )
+
+
+def _no_llrs(metrics: Mapping[str, Values], settings: Settings) -> list[str]:
+    """Systems whose scores tell trials apart but are no log-likelihood ratios."""
+    if settings.not_llr:
+        return []
+    return [
+        f"{name}: Cllr {own['cllr']:.3g} though Cllr min is {own['cllr_min']:.3g}: the score is no "
+        "log-likelihood ratio, its actual a-DCF says little; --not-llr leaves it out"
+        for name, own in metrics.items()
+        if own.get("cllr", 0) > 1 and own["cllr_min"] < LITTLE
+    ]
 
 
 def _hash(labels: np.ndarray, columns: Mapping[str, np.ndarray]) -> str:
@@ -256,36 +324,3 @@ def _hash(labels: np.ndarray, columns: Mapping[str, np.ndarray]) -> str:
     for name in sorted(columns):
         found.update(name.encode() + np.ascontiguousarray(columns[name]).tobytes())
     return found.hexdigest()
-
-
-def _replicates(
-    scored: Systems, options: Options, begin: Begin | None
-) -> dict[str, dict[str, dict[str, Resampled]]]:
-    """Replicates of each way of drawing that intervals or comparisons need."""
-    ways = [options.ci] if options.ci else []
-    if options.compare and len(scored.columns) > 1:
-        ways += ["trial"] + (["speaker"] if "speaker" in scored.table else [])
-    if ways and options.replicates < 1:
-        raise InputError(f"--replicates must be at least 1, got {options.replicates}")
-    results = {}
-    for way in dict.fromkeys(ways):
-        results[way] = resample(
-            scored.columns,
-            scored.labels,
-            {name: _resampled(columns, way, options) for name, columns in scored.columns.items()},
-            scored.clusters(way),
-            options.replicates,
-            seed=options.seed,
-            settings=options.settings,
-            progress=begin(f"bootstrap by {way}", options.replicates) if begin else None,
-        )
-    return results
-
-
-def _resampled(columns: Mapping[str, Any], way: str, options: Options) -> list[str]:
-    """Metrics that the columns of a system allow and that are wanted of a way of drawing."""
-    return [
-        metric
-        for metric, needed in resampled(options.llrs).items()
-        if set(needed) <= columns.keys() and (way == options.ci or metric in compared_metrics())
-    ]

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.metrics.functional import Settings, all_metrics, by_group
+from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED, impostors
+from lightning_sasv.metrics.functional import Settings, by_group
+from lightning_sasv.metrics.registry import explained_metrics
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import SCORES
@@ -19,8 +21,16 @@ from lightning_sasv.trials import TrialClass
 PAIR = "asv+cm"
 """Name of the pair of scores in a table that has several fused scores."""
 
-WAYS = {"trial": (), "speaker": ("speaker",), "speaker-attack": ("speaker", "attack")}
-"""What a bootstrap draws with replacement, and the columns that it takes."""
+WAYS = {
+    "known": ("speaker", "impostor", "attack"),
+    "speaker": ("speaker",),
+    "speaker-attack": ("speaker", "attack"),
+    "trial": (),
+}
+"""What a bootstrap draws with replacement; ``known`` draws of these what is known."""
+
+TEST_SPEAKER = ("test_speaker", "real_speaker")
+"""Columns that say who speaks in the test utterance."""
 
 Columns = dict[str, np.ndarray]
 """Scores of one system of each trial: ``sasv``, ``asv``, ``cm``, as far as it has them."""
@@ -48,12 +58,33 @@ class Systems:
         self.table.need([name], what)
         return self.table.text(name)
 
-    def clusters(self, way: str) -> Any:
-        """What a way of drawing draws: nothing but trials, clusters, or two crossed sets."""
+    def drawn(self, way: str) -> tuple[str, ...]:
+        """What a way of drawing draws: ``speaker``, ``impostor``, ``attack``; or ``trial``."""
         if way not in WAYS:
             raise InputError(f"--ci must be one of {', '.join(WAYS)}, got {way!r}")
-        columns = tuple(self.column(name, f"--ci {way}") for name in WAYS[way])
-        return columns if len(columns) > 1 else next(iter(columns), None)
+        if way != "known":
+            return WAYS[way] or ("trial",)
+        names = [name for name in WAYS[way] if self._is_known(name)]
+        return tuple(names) if "speaker" in names else ("trial",)
+
+    def clusters(self, way: str) -> tuple[np.ndarray, ...] | None:
+        """Clusters of each trial, a column for each thing that is drawn; nothing for trials."""
+        names = self.drawn(way)
+        if names == ("trial",):
+            return None
+        return tuple(self._factor(name, f"--ci {way}") for name in names)
+
+    def _is_known(self, factor: str) -> bool:
+        columns = TEST_SPEAKER if factor == "impostor" else (factor,)
+        if not any(column in self.table for column in columns):
+            return False
+        return bool((self._factor(factor, "drawing") != NOT_CLUSTERED).any())
+
+    def _factor(self, name: str, what: str) -> np.ndarray:
+        if name != "impostor":
+            return self.column(name, what)
+        column = next(column for column in TEST_SPEAKER if column in self.table)
+        return impostors(self.labels, self.column(column, what))
 
     def counts(self) -> dict[str, int]:
         """Trials of each label."""
@@ -72,8 +103,8 @@ class Systems:
         """
         found = {}
         for name, columns in self.columns.items():
-            given = {"asv": None, "cm": None, "sasv": None, **_options(columns, settings, llrs)}
-            found[name] = all_metrics(labels=self.labels, allow_missing=True, **given)
+            how = {"llrs": llrs, "allow_missing": True}
+            found[name] = explained_metrics(columns, self.labels, settings, **how).values
             if all(math.isnan(value) for value in found[name].values()):
                 counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())
                 raise InputError(

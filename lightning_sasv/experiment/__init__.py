@@ -164,10 +164,13 @@ def table(
             command line alone, or from a trusted file.
     """
     from lightning_sasv.fusion import system_names
+    from lightning_sasv.metrics.intervals import check_replicates
 
     folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
     if replicates < 0:
         raise InputError(f"--replicates must be at least 0, got {replicates}")
+    if replicates:
+        check_replicates(replicates)  # before anything is trained
     recipe = Recipe(asdict(model), asdict(data), asdict(trainer), threads)
     files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
     with lock(folder), Workers(make_corpus, recipe) as workers:

@@ -311,7 +311,7 @@ def add_intervals(job: Job, key: str) -> None:
     drawn = resample(columns, table.labels(), names, None, wanted)
     found: results.Metrics = {}
     for name, replicates in drawn.items():
-        low, high = replicates["sasv_eer"].interval()
+        low, high = replicates["sasv_eer"].interval()[:2]
         entry = {"metric": "sasv_eer", "unit": "trial", "replicates": wanted}
         found[name] = {"ci": entry | {"low": low, "high": high}}
     results.merge_metrics(folder.path / results.METRICS_FILE, found)

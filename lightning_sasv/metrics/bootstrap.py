@@ -1,17 +1,16 @@
-"""Percentile bootstrap: by trials, by clusters of trials, and by two crossed sets of clusters.
+"""Bootstrap: by trials, by clusters of trials, and by crossed sets of clusters.
 
 A replicate is a whole weight per trial: how often the trial was drawn. The scores are sorted once,
 and every metric is evaluated with the weights of each replicate. Replicate r of a seed is a
 function of (seed, r) alone: it does not depend on how many replicates there are, in what order they
 are computed, or what they are used for. So several systems are drawn alike, and their differences
-are paired.
+are paired. What becomes of the replicates is in :mod:`.intervals`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -28,10 +27,12 @@ from lightning_sasv.checks import (
 )
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.functional.points import Classes, Weighting
+from lightning_sasv.metrics.intervals import Method, Resampled, check_replicates
 from lightning_sasv.metrics.registry import DEFAULTS, METRICS, Settings, resampled, values_of
+from lightning_sasv.trials import TrialClass
 
 Weights: TypeAlias = NDArray[np.integer]
-Clusters: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike] | None
+Clusters: TypeAlias = ArrayLike | tuple[ArrayLike, ...] | None
 Metric: TypeAlias = str | Callable[[Floats, Codes], float]
 """A metric by name, or any function of (scores, label codes)."""
 
@@ -46,14 +47,16 @@ NOT_CLUSTERED = "-"
 
 
 class ConfidenceInterval(NamedTuple):
-    """A value and its percentile interval.
+    """A value and its interval.
 
     Attributes:
         value: The metric of the trials as they are.
-        low: Lower end.
+        low: Lower end; NaN where there is no interval.
         high: Upper end.
         replicates: The metric of each replicate.
         undefined: How many replicates lack a class (their value is NaN and left out).
+        method: How the ends were found.
+        note: What must be said about it; mostly nothing.
 
     Example:
         >>> ConfidenceInterval(0.25, 0.0, 0.5, np.array([0.0, 0.5]), 0).half_width
@@ -65,6 +68,8 @@ class ConfidenceInterval(NamedTuple):
     high: float
     replicates: Floats
     undefined: int
+    method: Method = "percentile"
+    note: str = ""
 
     @property
     def half_width(self) -> float:
@@ -85,7 +90,7 @@ class PairedInterval(NamedTuple):
 
     Example:
         >>> scores, labels = [2.0, 1.0, 0.0], ["target", "nontarget", "spoof"]
-        >>> paired_bootstrap("sasv_eer", scores, scores, labels, n=9).p_value
+        >>> paired_bootstrap("sasv_eer", scores, scores, labels, n=39).p_value
         1.0
     """
 
@@ -95,37 +100,6 @@ class PairedInterval(NamedTuple):
     p_value: float
     replicates: Floats
     undefined: int
-
-
-@dataclass(frozen=True)
-class Resampled:
-    """A metric and its replicates.
-
-    Attributes:
-        value: The metric of the trials as they are.
-        replicates: Its value in each replicate; NaN where a class was not drawn.
-
-    Example:
-        >>> Resampled(1.0, np.array([0.0, 1.0, 2.0, np.nan])).interval(50)
-        (0.5, 1.5)
-    """
-
-    value: float
-    replicates: Floats
-
-    def interval(self, alpha: float = 5) -> tuple[float, float]:
-        """Percentile interval that leaves ``alpha`` per cent outside; NaN if nothing is defined."""
-        return percentile_interval(self.replicates, alpha)
-
-    def as_dict(self) -> dict[str, float]:
-        """Value and interval as plain values."""
-        low, high = self.interval()
-        return {"value": self.value, "low": low, "high": high, "undefined": self.undefined}
-
-    @property
-    def undefined(self) -> int:
-        """How many replicates have no value."""
-        return int(np.isnan(self.replicates).sum())
 
 
 @overload
@@ -139,6 +113,7 @@ def bootstrap(  # type: ignore[overload-overlap]  # a str is a sequence of str a
     *,
     seed: int = ...,
     settings: Settings = ...,
+    method: Method | None = ...,
 ) -> ConfidenceInterval: ...
 @overload
 def bootstrap(
@@ -151,6 +126,7 @@ def bootstrap(
     *,
     seed: int = ...,
     settings: Settings = ...,
+    method: Method | None = ...,
 ) -> dict[str, ConfidenceInterval]: ...
 def bootstrap(
     metric: Metric | Sequence[str],
@@ -158,12 +134,13 @@ def bootstrap(
     labels: ArrayLike,
     clusters: Clusters = None,
     n: int = 1000,
-    alpha: float = 5,
+    alpha: float = 0.05,
     *,
     seed: int = 0,
     settings: Settings = DEFAULTS,
+    method: Method | None = None,
 ) -> ConfidenceInterval | dict[str, ConfidenceInterval]:
-    """Percentile confidence interval of one metric or of several on the same replicates.
+    """Confidence interval of one metric or of several on the same replicates.
 
     Args:
         metric: Name of a metric (``COLUMNS`` lists them), several names, or any function of
@@ -174,14 +151,17 @@ def bootstrap(
         labels: ``TrialClass`` codes or words.
         clusters: What is drawn with replacement. ``None``: trials. A column, such as the enrolled
             speaker of each trial: its clusters, each with all its trials (which are not drawn
-            again within it). A tuple of two columns,
-            such as (speaker, attack): both are drawn, and a trial counts the product of how often
-            its two clusters were. The name ``-`` is no cluster: such trials count once in that
-            column (bona fide speech has no attack).
-        n: Replicates.
-        alpha: Per cent outside the interval, half of it on either side.
+            again within it). A tuple of columns, such as (speaker, impostor, attack): all are
+            drawn, and a trial counts the product of how often its clusters were; the first are
+            those that BCa leaves out one by one. The name ``-`` is no cluster: such trials count
+            once in that column (bona fide speech has no attack).
+        n: Replicates, at least 2/α − 1.
+        alpha: Share outside the interval, half of it on either side: 0.05 for 95 %.
         seed: Replicate r depends on ``(seed, r)`` only.
         settings: Costs, priors and conventions of the named metrics.
+        method: ``bca`` (the default over clusters), ``percentile`` (the default over trials), or
+            ``interpolated``, the percentile of numpy and other packages: without clusters it is
+            the interval that papers print.
 
     Returns:
         The interval; for several names a dictionary of them.
@@ -189,25 +169,29 @@ def bootstrap(
     Raises:
         InputError: Columns that differ in length, an unknown metric, or what the metric itself
             raises.
-        ValueError: ``n`` below 1 or ``alpha`` outside (0, 100).
+        InputError: ``n`` below 2/α − 1, or ``alpha`` that is no fraction.
 
     Example:
         >>> labels = ["target", "target", "nontarget", "spoof"]
-        >>> bootstrap("sasv_eer", [2.0, 0.5, 1.0, 0.0], labels, n=20).value
+        >>> bootstrap("sasv_eer", [2.0, 0.5, 1.0, 0.0], labels, n=40).value
         0.5
     """
-    _check_numbers(n, alpha)
+    check_replicates(n, alpha)
     names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
     (found,) = _resample([_evaluator(names, scores, labels, settings)], clusters, n, seed)
     intervals = {
-        name if isinstance(name, str) else name.__name__: ConfidenceInterval(
-            one.value, *one.interval(alpha), one.replicates, one.undefined
-        )
+        name if isinstance(name, str) else name.__name__: _interval(one, alpha, method)
         for name, one in zip(names, found, strict=True)
     }
     if isinstance(metric, str) or callable(metric):
         return next(iter(intervals.values()))
     return intervals
+
+
+def _interval(one: Resampled, alpha: float, method: Method | None) -> ConfidenceInterval:
+    ends = one.interval(alpha, method)
+    facts = one.replicates, one.undefined, ends.method, ends.note
+    return ConfidenceInterval(one.value, ends.low, ends.high, *facts)
 
 
 def paired_bootstrap(
@@ -217,7 +201,7 @@ def paired_bootstrap(
     labels: ArrayLike,
     clusters: Clusters = None,
     n: int = 1000,
-    alpha: float = 5,
+    alpha: float = 0.05,
     *,
     seed: int = 0,
     settings: Settings = DEFAULTS,
@@ -231,28 +215,28 @@ def paired_bootstrap(
         labels: ``TrialClass`` codes or words.
         clusters: As for :func:`bootstrap`.
         n: Replicates.
-        alpha: Per cent outside the interval.
+        alpha: Share outside the interval.
         seed: As for :func:`bootstrap`; the same seed draws the same replicates.
         settings: As for :func:`bootstrap`.
 
     Returns:
-        The difference, first minus second, its interval and a two-sided p-value.
+        The difference, first minus second, its percentile interval and a two-sided p-value: the
+        interval excludes 0 exactly where p <= alpha.
 
     Raises:
         InputError: As for :func:`bootstrap`, or systems of different numbers of trials.
 
     Example:
         >>> scores, labels = [2.0, 0.5, 1.0, 0.0], ["target", "target", "nontarget", "spoof"]
-        >>> paired_bootstrap("sasv_eer", scores, scores, labels, n=20).difference
+        >>> paired_bootstrap("sasv_eer", scores, scores, labels, n=40).difference
         0.0
     """
-    _check_numbers(n, alpha)
+    check_replicates(n, alpha)
     both = [_evaluator([metric], scores, labels, settings) for scores in (scores_a, scores_b)]
     (first,), (second,) = _resample(both, clusters, n, seed)
-    difference = Resampled(first.value - second.value, first.replicates - second.replicates)
-    ends, p_value = difference.interval(alpha), two_sided_p(difference.replicates)
-    undefined = difference.undefined
-    return PairedInterval(difference.value, *ends, p_value, difference.replicates, undefined)
+    one = first - second
+    low, high = one.interval(alpha, "percentile")[:2]
+    return PairedInterval(one.value, low, high, one.p_value, one.replicates, one.undefined)
 
 
 def resample(
@@ -263,7 +247,7 @@ def resample(
     n: int = 1000,
     *,
     seed: int = 0,
-    settings: Settings = DEFAULTS,
+    settings: Settings | Mapping[str, Settings] = DEFAULTS,
     progress: Callable[[], object] | None = None,
 ) -> dict[str, dict[str, Resampled]]:
     """Replicates of the metrics of several systems on the same trials, drawn alike.
@@ -275,7 +259,7 @@ def resample(
         clusters: As for :func:`bootstrap`.
         n: Replicates.
         seed: As for :func:`bootstrap`.
-        settings: As for :func:`bootstrap`.
+        settings: As for :func:`bootstrap`; those of each system where they differ.
         progress: Called after each replicate.
 
     Returns:
@@ -287,7 +271,8 @@ def resample(
         >>> resample(systems, labels, {"A": ["sasv_eer"]}, n=3)["A"]["sasv_eer"].value
         0.0
     """
-    wanted = [(names[name], columns, labels, settings) for name, columns in systems.items()]
+    own = settings if isinstance(settings, Mapping) else dict.fromkeys(systems, settings)
+    wanted = [(names[name], columns, labels, own[name]) for name, columns in systems.items()]
     found = _resample([_evaluator(*one) for one in wanted], clusters, n, seed, progress)
     return {
         name: {
@@ -315,15 +300,19 @@ def _resample(
 ) -> list[list[Resampled]]:
     once = [system.values(None) for system in systems]
     rows = [np.empty((n, len(values))) for values in once]
-    drawn = _replicates(systems[0].trials, clusters, n, seed)
-    for replicate, weights in enumerate(drawn):
+    cells = None if clusters is None else _Cells(clusters, systems[0].trials)
+    for replicate, weights in enumerate(_replicates(systems[0].trials, cells, n, seed)):
         for row, system in zip(rows, systems, strict=True):
             row[replicate] = system.values(weights)
         if progress is not None:
             progress()
+    left_out: list[Any] = [[None] * len(values) for values in once]
+    if cells is not None:
+        drawn = [cells.without(cluster) for cluster in range(cells.numbers[0])]
+        left_out = [np.array([system.values(one) for one in drawn]).T for system in systems]
     return [
-        [Resampled(*pair) for pair in zip(values, row.T, strict=True)]
-        for values, row in zip(once, rows, strict=True)
+        [Resampled(*metric) for metric in zip(values, row.T, without, strict=True)]
+        for values, row, without in zip(once, rows, left_out, strict=True)
     ]
 
 
@@ -397,52 +386,20 @@ def as_columns(
     return columns, codes
 
 
-def percentile_interval(replicates: Floats, alpha: float = 5) -> tuple[float, float]:
-    """The ends that leave ``alpha / 2`` per cent of the defined replicates on either side.
+def impostors(labels: ArrayLike, test_speakers: ArrayLike) -> NDArray[np.str_]:
+    """Clusters of nontargets by who speaks in them; other trials have none.
 
     Args:
-        replicates: A metric's value in each replicate; NaN is left out, infinity is ordered.
-        alpha: Per cent outside the interval.
-
-    Returns:
-        Both ends; NaN if no replicate has a value.
+        labels: ``TrialClass`` codes or words.
+        test_speakers: Speaker of each test utterance.
 
     Example:
-        >>> percentile_interval(np.arange(101.0))
-        (2.5, 97.5)
+        >>> impostors(["target", "nontarget", "spoof"], ["a", "b", "a"]).tolist()
+        ['-', 'b', '-']
     """
-    defined = np.sort(replicates[~np.isnan(replicates)])
-    shares = alpha / 200, 1 - alpha / 200
-    return _percentile(defined, shares[0]), _percentile(defined, shares[1])
-
-
-def two_sided_p(differences: Floats) -> float:
-    """2 (1 + k) / (n + 1), at most 1, with k of the n defined replicates on the rarer side of 0.
-
-    Example:
-        >>> two_sided_p(np.ones(9))
-        0.2
-    """
-    defined = differences[~np.isnan(differences)]
-    rarer = min(int(np.count_nonzero(defined <= 0)), int(np.count_nonzero(defined >= 0)))
-    return min(1.0, 2 * (1 + rarer) / (defined.size + 1))
-
-
-def _percentile(ascending: Floats, share: float) -> float:
-    """Linearly interpolated percentile; infinite values may be among them."""
-    if not ascending.size:
-        return math.nan
-    place = share * (ascending.size - 1)
-    below = int(place)
-    a, b = float(ascending[below]), float(ascending[min(below + 1, ascending.size - 1)])
-    return a if a == b or place == below else a + (place - below) * (b - a)
-
-
-def _check_numbers(n: int, alpha: float) -> None:
-    if n < 1:
-        raise ValueError(f"n must be at least 1 replicate, got {n}")
-    if not 0 < alpha < 100:
-        raise ValueError(f"alpha must be a percentage between 0 and 100, got {alpha}")
+    codes, names = as_labels(labels), np.asarray(test_speakers).astype(str)
+    check_same_length({"labels": codes, "test speakers": names})
+    return np.where(codes == TrialClass.NONTARGET, names, NOT_CLUSTERED)
 
 
 def replicate_weights(
@@ -464,17 +421,17 @@ def replicate_weights(
         [5, 5]
     """
     trials = np.arange(size)
-    return (drawn.take(trials) for drawn in _replicates(size, clusters, n, seed))
+    cells = None if clusters is None else _Cells(clusters, size)
+    return (drawn.take(trials) for drawn in _replicates(size, cells, n, seed))
 
 
-def _replicates(size: int, clusters: Clusters, n: int, seed: int) -> Iterator[Weighting]:
-    ways = _ways(clusters, size)
+def _replicates(size: int, cells: _Cells | None, n: int, seed: int) -> Iterator[Weighting]:
     # The C library keeps freed memory of up to the size of the largest block that it gave back to
     # the system. Once this one was, each replicate reuses the memory of the last: twice as fast.
     np.empty(_LARGE, np.int8)
     for replicate in range(n):
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, replicate))))
-        yield _DrawnClusters(rng, ways) if ways else _trial_weights(rng, size)
+        yield cells.drawn(rng) if cells is not None else _trial_weights(rng, size)
 
 
 def _trial_weights(rng: np.random.Generator, size: int) -> Weights:
@@ -495,54 +452,66 @@ def _trial_weights(rng: np.random.Generator, size: int) -> Weights:
     return weights
 
 
-class _DrawnClusters:
-    """The product over the columns of how often a trial's cluster is drawn."""
+class _Cells:
+    """Crossed columns of clusters: trials that share all of their clusters share a cell.
 
-    def __init__(self, rng: np.random.Generator, ways: Sequence[_Way]) -> None:
-        self._ways = ways
-        counts = (np.append(way.draw(rng), 1) for way in ways)  # last: no cluster
-        self._counts = [one.astype(np.int8) if one.max() <= _NARROW else one for one in counts]
+    There are few cells, so a product of several columns costs hardly more than one column.
 
-    def take(self, trials: NDArray[np.intp], *, mode: Any = "clip") -> Weights:
-        """The weights of some trials, looked up for these alone."""
-        first, *others = (
-            counts.take(way.clusters(trials), mode=mode)
-            for way, counts in zip(self._ways, self._counts, strict=True)
-        )
-        return np.multiply(first, others[0], dtype=np.int64) if others else first
+    Attributes:
+        numbers: Clusters of each column.
+    """
 
-
-class _Way:
-    """A column of clusters: their number, and the cluster of each trial."""
-
-    def __init__(self, number: int, of_trial: NDArray[np.intp]) -> None:
-        self._number, self._of_trial = number, of_trial
+    def __init__(self, clusters: Clusters, size: int) -> None:
+        columns = clusters if isinstance(clusters, tuple) else (clusters,)
+        found = [_clusters(column, place, size) for place, column in enumerate(columns)]
+        self.numbers = [number for number, _ in found]
+        cells = np.zeros(size, np.intp)
+        for number, of_trial in found:
+            cells = np.unique(cells * (number + 1) + of_trial, return_inverse=True)[1]
+        first = np.unique(cells, return_index=True)[1]
+        self._clusters = [of_trial[first] for _, of_trial in found]
+        self._of_trial = cells
         self._known: dict[int, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
 
-    def draw(self, rng: np.random.Generator) -> NDArray[np.intp]:
-        """How often each cluster is drawn."""
-        return np.bincount(rng.integers(0, self._number, self._number), minlength=self._number)
+    def drawn(self, rng: np.random.Generator) -> _CellWeights:
+        """Each cell weighs the product of how often its clusters are drawn."""
+        weights: Any = 1
+        for number, clusters in zip(self.numbers, self._clusters, strict=True):
+            counts = np.bincount(rng.integers(0, number, number), minlength=number)
+            weights = weights * np.append(counts, 1)[clusters]  # last: no cluster
+        return _CellWeights(self, weights)
 
-    def clusters(self, trials: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Clusters of some trials, looked up once for all replicates."""
+    def without(self, cluster: int) -> _CellWeights:
+        """Each trial counts once but for those of one cluster of the first column."""
+        return _CellWeights(self, (self._clusters[0] != cluster).astype(np.int64))
+
+    def of(self, trials: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Cells of some trials, looked up once for all replicates."""
         if id(trials) not in self._known:
             self._known[id(trials)] = trials, self._of_trial.take(trials)
         return self._known[id(trials)][1]
 
 
-def _ways(clusters: Clusters, size: int) -> list[_Way]:
-    if clusters is None:
-        return []
-    columns = clusters if isinstance(clusters, tuple) else (clusters,)
-    ways = []
-    for place, column in enumerate(columns):
-        array = np.asarray(column)
-        if array.shape != (size,):
-            raise InputError(f"clusters[{place}] has shape {array.shape}; expected ({size},)")
-        names, of_trial = np.unique(array.astype(str), return_inverse=True)
-        inside = names != NOT_CLUSTERED
-        if not inside.any():
-            raise InputError(f"clusters[{place}] names no cluster: all are {NOT_CLUSTERED!r}")
-        number = np.where(inside, np.cumsum(inside) - 1, inside.sum())
-        ways.append(_Way(int(inside.sum()), number[of_trial]))
-    return ways
+class _CellWeights:
+    """A weight for each cell, looked up for the trials that are asked for."""
+
+    def __init__(self, cells: _Cells, weights: Weights) -> None:
+        self._cells = cells
+        self._weights = weights.astype(np.int8) if weights.max() <= _NARROW else weights
+
+    def take(self, trials: NDArray[np.intp], *, mode: Any = "clip") -> Weights:
+        """The weights of some trials."""
+        return self._weights.take(self._cells.of(trials), mode=mode)
+
+
+def _clusters(column: ArrayLike | None, place: int, size: int) -> tuple[int, NDArray[np.intp]]:
+    """How many clusters a column names, and that of each trial; the last number is none."""
+    array = np.asarray(column)
+    if array.shape != (size,):
+        raise InputError(f"clusters[{place}] has shape {array.shape}; expected ({size},)")
+    names, of_trial = np.unique(array.astype(str), return_inverse=True)
+    inside = names != NOT_CLUSTERED
+    if not inside.any():
+        raise InputError(f"clusters[{place}] names no cluster: all are {NOT_CLUSTERED!r}")
+    number = np.where(inside, np.cumsum(inside) - 1, inside.sum())
+    return int(inside.sum()), number[of_trial]

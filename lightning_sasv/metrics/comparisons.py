@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtr
@@ -57,6 +58,10 @@ class Comparison:
     method: str
     drawn: tuple[str, ...]
     verdict: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The comparison as plain values."""
+        return {**asdict(self), "drawn": list(self.drawn)}
 
     @property
     def apart(self) -> bool:

@@ -11,6 +11,8 @@ from rich.table import Table
 
 from lightning_sasv.console import Terminal
 from lightning_sasv.fusion.doubts import is_doubtful, marked
+from lightning_sasv.metrics.comparisons import PRIMARY, letters_of, not_distinguishable
+from lightning_sasv.metrics.intervals import Interval
 from lightning_sasv.metrics.registry import BRIEF, METRICS, Metric, in_unit, metrics_for, number
 from lightning_sasv.results import Metrics, warnings_of
 
@@ -34,28 +36,28 @@ def print_evaluation(result: Any, costs: str) -> None:
     """
     options, counts = result.options, result.counts
     counted = ", ".join(f"{count:,} {label}" for label, count in counts.items())
-    intervals = {
-        system: {metric: one.interval() for metric, one in found.items()}
-        for system, found in result.intervals.items()
-    }
+    intervals, draws = result.intervals, result.draws
     caption = f"EERs: {options.settings.convention} convention; Cllr in bits; a-DCF costs {costs}"
-    if options.ci:
-        caption += f"; 95 % intervals by {options.ci}, {options.replicates} replicates"
-    print_metrics(result.metrics, intervals, f"{counted} trials", caption)
+    if intervals:
+        caption += f"; 95 % intervals, {draws.caption}"
+    share = {name: f"{100 * one.worst_share:.0f} %" for name, one in draws.misses.items()}
+    rows = {"misses of the worst speaker": share} if intervals and share else {}
+    print_metrics(result.metrics, intervals, f"{counted} trials", caption, rows)
     for column, systems in result.groups.items():
         for system, groups in systems.items():
             print_groups(system, column, groups)
     for metric in dict.fromkeys(one.metric for one in result.comparisons):
-        print_comparisons(result.comparisons, metric)
+        print_comparisons(result, metric)
 
 
 def print_metrics(
     metrics: Mapping[str, Mapping[str, float]],
-    intervals: Mapping[str, Mapping[str, tuple[float, float]]],
+    intervals: Mapping[str, Mapping[str, Interval]],
     title: str,
     caption: str,
+    rows: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Every metric, a column per system, with intervals where there are any."""
+    """Every metric, a column per system, with intervals where there are any; then other rows."""
     console = Terminal(wrap=True)
     names = list(metrics)
     width = max((len(name) for name in names), default=0)
@@ -68,6 +70,8 @@ def print_metrics(
             if any(metric.name in metrics[name] for name in part):
                 cells = [_cell(metric, name, metrics, intervals) for name in part]
                 table.add_row(metric.title(), *cells)
+        for heading, row in (rows or {}).items():
+            table.add_row(heading, *(row.get(name, "") for name in part))
         console.print(table)
 
 
@@ -75,16 +79,15 @@ def _cell(
     metric: Metric,
     system: str,
     metrics: Mapping[str, Mapping[str, float]],
-    intervals: Mapping[str, Mapping[str, tuple[float, float]]],
+    intervals: Mapping[str, Mapping[str, Interval]],
 ) -> str:
     if metric.name not in metrics[system]:
         return ""
     text = metric.text(metrics[system][metric.name])
-    ends = intervals.get(system, {}).get(metric.name)
-    if ends is None:
+    found = intervals.get(system, {}).get(metric.name)
+    if found is None or math.isnan(found.low):
         return text
-    low, high = (metric.text(end) for end in ends)
-    return f"{text} [{low}, {high}]"
+    return f"{text} [{metric.text(found.low)}, {metric.text(found.high)}]"
 
 
 def print_groups(system: str, column: str, groups: Mapping[str, Mapping[str, float]]) -> None:
@@ -120,32 +123,36 @@ def _parts(columns: Sequence[Metric], room: int) -> list[list[Metric]]:
     return parts
 
 
-def print_comparisons(comparisons: Sequence[Any], metric: str) -> None:
-    """Differences of every pair in one metric, and the verdicts.
+def print_comparisons(result: Any, metric: str) -> None:
+    """Differences in one metric, the verdicts, and which systems are not told apart.
 
     Args:
-        comparisons: Objects with ``metric``, ``first``, ``second``, ``difference``, ``ways`` and
-            ``verdict``.
+        result: An ``evaluation.EvaluationResult``.
         metric: The metric to show.
     """
-    console = Terminal()
-    looked_at = [one for one in comparisons if one.metric == metric]
-    entry = METRICS[metric]
+    console, entry, draws = Terminal(), METRICS[metric], result.draws
+    looked_at = [one for one in result.comparisons if one.metric == metric]
+    best, tested = draws.reference(metric)
+    shown = [one for one in looked_at if best in (one.first, one.second)]
+    rank = "" if metric == PRIMARY else ", secondary"
     console.print()
-    console.print(f"Differences in {entry.title()} (95 % intervals, paired bootstrap):")
-    for one in looked_at:
-        ways = "; ".join(
-            f"by {way} {entry.text(d.low)} to {entry.text(d.high)}, p = {d.p_value:.3g}"
-            for way, d in one.ways.items()
-        )
+    console.print(f"Differences in {entry.title()} (95 % intervals, paired bootstrap{rank};")
+    console.print(f"  {draws.caption}; p adjusted in a family of {looked_at[0].family}):")
+    for one in looked_at if draws.wanted.pairs == "all" else shown:
         value = f"{in_unit(one.difference, entry.unit):+.4f}"
-        console.print(f"  {one.first} − {one.second}: {value} ({ways})")
+        ends = f"{entry.text(one.low)} to {entry.text(one.high)}"
+        console.print(f"  {one.first} − {one.second}: {value} ({ends}, p = {one.p:.3g})")
         console.print(f"    → {one.verdict}.")
-    if len(looked_at) > 5:
-        console.print(
-            f"  {len(looked_at)} differences are looked at: about {len(looked_at) * 0.05:.0f} of "
-            "them would seem clear by chance."
-        )
+    if draws.drawn == ("trial",):
+        return
+    alike = not_distinguishable(looked_at, best)
+    chosen = "" if tested or len(looked_at) == 1 else ", the best here"
+    console.print(f"  Not distinguishable from {best}{chosen}: {', '.join(alike) or 'none'}.")
+    if tested is None and len(looked_at) > 1:
+        order = sorted(draws.systems, key=lambda name: result.metrics[name].get(metric, math.inf))
+        there = [name for name in order if metric in draws.systems[name]]
+        found = letters_of(looked_at, there)
+        console.print(f"  Letters: {', '.join(f'{name} {found[name]}' for name in there)}.")
 
 
 def print_policies(

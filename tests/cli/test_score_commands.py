@@ -52,7 +52,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with small score files and what `fuse` made of them."""
     folder = tmp_path_factory.mktemp("toy")
     for split, seed in (("dev", 0), ("eval", 1)):
-        write_scores(folder / f"{split}.csv", toy_scores(seed=seed))
+        write_scores(folder / f"{split}.csv", toy_scores(seed=seed, speakers=12))
     main(["fuse", "--dev", str(folder / "dev.csv"), "--eval", str(folder / "eval.csv"),
           "--out", str(folder / "out"), "--systems", "L3,L3t,B1"])  # fmt: skip
     return folder
@@ -79,7 +79,7 @@ def failing(capsys: pytest.CaptureFixture[str], *args: str | Path) -> str:
 def test_evaluate_gives_the_golden_values(
     real: Path, golden: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = evaluated(real / "out/scores/eval.csv", out=tmp_path / "e.json")
+    result = evaluated(real / "out/scores/eval.csv", "--ci", "none", out=tmp_path / "e.json")
     written = json.loads((real / "out" / "metrics.json").read_text())
     assert result["trials"] == {"spoof": 63882, "nontarget": 33327, "target": 5370}
     assert list(result["systems"]) == [*SYSTEMS, "asv+cm"]
@@ -125,8 +125,11 @@ def test_real_protocol_as_key(
     main(["convert", str(fused), "--to", "asvspoof2021-asv", "--column", "sasv_L3",
           "--out", str(tmp_path / "bare.txt")])  # fmt: skip
     assert len((tmp_path / "bare.txt").read_text().splitlines()[0].split()) == 3
-    bare = evaluated(f"sasv={tmp_path / 'bare.txt'}", "--key", protocol, out=tmp_path / "a.json")
-    full = evaluated(fused, "--systems", "L3", out=tmp_path / "b.json")
+    none = ["--ci", "none"]
+    bare = evaluated(
+        f"sasv={tmp_path / 'bare.txt'}", "--key", protocol, *none, out=tmp_path / "a.json"
+    )
+    full = evaluated(fused, "--systems", "L3", *none, out=tmp_path / "b.json")
     assert bare["systems"]["bare"]["metrics"] == full["systems"]["L3"]["metrics"]
     rows = (tmp_path / "bare.txt").read_text().splitlines(keepends=True)
     (tmp_path / "short.txt").write_text("".join(rows[: -len(rows) // 100]))
@@ -185,15 +188,16 @@ def test_several_systems_are_compared_in_words(
     result = evaluated(*paths, "--replicates", "100", out=tmp_path / "e.json")
     assert list(result["systems"]) == ["L3", "B1"]
     found = {one["metric"]: one for one in result["comparisons"]}
-    assert set(found["sasv_eer"]["ways"]) == {"trial", "speaker"}
-    assert found["sasv_eer"]["ways"]["speaker"]["p_value"] <= 1
-    assert found["sasv_eer"]["verdict"] == "L3 is better than B1"
+    assert found["sasv_eer"]["drawn"] == ["speaker", "attack"]
+    assert found["sasv_eer"]["p"] <= found["sasv_eer"]["p_adjusted"] <= 1
+    assert found["sasv_eer"]["verdict"].startswith("L3 is lower than B1 by ")
     difference = [result["systems"][n]["metrics"]["sasv_eer"] for n in ("L3", "B1")]
     assert found["sasv_eer"]["difference"] == difference[0] - difference[1]
     shown = capsys.readouterr().out
     assert "L3 − B1: " in shown
-    assert "→ L3 is better than B1." in shown
-    assert "by speaker" in shown
+    assert "→ L3 is lower than B1 by " in shown
+    assert "drawn: enrolled speakers × attacks, 100 replicates" in " ".join(shown.split())
+    assert "Not distinguishable from L3: none." in shown
 
 
 def test_breakdown_and_intervals_are_shown(
@@ -205,14 +209,15 @@ def test_breakdown_and_intervals_are_shown(
     assert result["settings"]["costs"]["p_target"] == 0.9
     one = result["systems"]["eval"]
     assert list(one["by"]["attack"]) == ["A07", "A08"]
-    assert len(one["by"]["speaker"]) == 6
+    assert len(one["by"]["speaker"]) == 12
     assert one["by"]["attack"]["A07"]["t_eer"] > 0
     interval = one["intervals"]["t_eer"]
-    assert 0 < interval["low"] < interval["value"] == one["metrics"]["t_eer"] < interval["high"]
+    assert 0 < interval["low"] < one["metrics"]["t_eer"] < interval["high"]
     shown = capsys.readouterr().out
     assert "eval by attack" in shown
     assert "eval by speaker" in shown
-    assert "95 % intervals by speaker-attack, 50 replicates" in " ".join(shown.split())
+    words = "95 % intervals, drawn: enrolled speakers × attacks, 50 replicates"
+    assert words in " ".join(shown.split())
 
 
 def test_pair_of_files_with_a_key(toy: Path, tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.compare import Difference, paired_difference, verdict
 from lightning_sasv.evaluation.run import Options, evaluate_tables
-from lightning_sasv.evaluation.systems import WAYS, gather
+from lightning_sasv.evaluation.systems import gather
+from lightning_sasv.metrics.bootstrap import impostors
 from lightning_sasv.metrics.functional import (
     Settings,
     all_metrics,
@@ -32,7 +33,8 @@ SETTINGS = Settings()
 
 @pytest.fixture
 def table(tmp_path: Path) -> ScoreTable:
-    scores = toy_scores()
+    scores = toy_scores(speakers=12)
+    scores.extra["test_speaker"] = np.roll(scores.speaker, 1)
     scores.extra["sasv_A"] = scores.asv * 4 + scores.cm
     scores.extra["sasv_B"] = np.minimum(scores.asv * 10, scores.cm)
     write_scores(tmp_path / "eval.csv", scores)
@@ -95,65 +97,145 @@ def test_tables_without_labels_or_scores_are_refused(table: ScoreTable, tmp_path
 
 def test_verification_alone_gives_what_it_can(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "a", LINES["wespeaker"]))
-    result = evaluate_tables({"a": table}, Options(ci="trial", replicates=20))
+    result = evaluate_tables({"a": table}, Options(ci="trial", replicates=39))
     assert result.metrics["a"]["asv_eer"] == 0
     assert set(result.intervals["a"]) == {"asv_eer"}
 
 
-@pytest.mark.parametrize("way", WAYS)
+DRAWN = {
+    "known": ("speaker", "impostor", "attack"),
+    "speaker": ("speaker",),
+    "speaker-attack": ("speaker", "attack"),
+    "trial": ("trial",),
+}
+
+
+@pytest.mark.parametrize("way", DRAWN)
 def test_intervals_are_those_of_the_metrics_module(table: ScoreTable, way: str) -> None:
-    found = evaluate_tables({"eval": table}, Options(ci=way, replicates=25, seed=3))
-    columns = [table.text(name) for name in WAYS[way]]
-    clusters = None if not columns else columns[0] if len(columns) == 1 else tuple(columns)
+    found = evaluate_tables({"eval": table}, Options(ci=way, replicates=39, seed=3))
+    assert found.draws.drawn == DRAWN[way]
+    columns = {
+        "speaker": table.text("speaker"),
+        "attack": table.text("attack"),
+        "impostor": impostors(table.labels(), table.text("test_speaker")),
+    }
+    clusters = tuple(columns[name] for name in DRAWN[way] if name in columns) or None
     for name, scores in gather({"eval": table}).columns.items():
         metrics = list(found.intervals[name])
-        wanted = bootstrap(metrics, scores, table.labels(), clusters, 25, seed=3)
+        wanted = bootstrap(metrics, scores, table.labels(), clusters, 39, seed=3)
         assert wanted
         for metric, one in wanted.items():
-            got = found.intervals[name][metric]
+            got = found.draws.systems[name][metric]
             assert got.value == one.value
             np.testing.assert_array_equal(got.replicates, one.replicates)
-            assert got.interval() == pytest.approx((one.low, one.high), rel=1e-14)
+            ends = found.intervals[name][metric]
+            assert (ends.low, ends.high) == pytest.approx((one.low, one.high), rel=1e-14)
+            assert ends.method == one.method
+    assert found.as_dict()["systems"]["A"]["intervals"]["sasv_eer"].keys() == {
+        *("low", "high", "level", "method", "drawn", "replicates", "undefined", "seed", "note")
+    }
 
 
-def test_comparison_is_a_paired_bootstrap(table: ScoreTable) -> None:
-    options = Options(compare=True, replicates=40, seed=5, systems=("A", "B"))
+def test_comparison_is_a_paired_bootstrap_of_the_same_draws(table: ScoreTable) -> None:
+    options = Options(ci="speaker", compare=True, replicates=40, seed=5, systems=("A", "B"))
     result = evaluate_tables({"eval": table}, options)
-    speakers = {"trial": None, "speaker": table.text("speaker")}
     pairs = {(one.metric, one.first, one.second) for one in result.comparisons}
     scores = table.numbers("sasv_A"), table.numbers("sasv_B")
     wanted = ("sasv_eer", "sv_eer", "spf_eer", "cllr", "min_a_dcf")
     assert pairs == {(metric, "A", "B") for metric in wanted}
     for one in result.comparisons:
-        for way, clusters in speakers.items():
-            judge = paired_bootstrap(one.metric, *scores, table.labels(), clusters, 40, seed=5)
-            assert one.difference == judge.difference
-            found = one.ways[way]
-            assert (found.low, found.high, found.p_value) == (judge.low, judge.high, judge.p_value)
+        clusters = table.text("speaker")
+        judge = paired_bootstrap(one.metric, *scores, table.labels(), clusters, 40, seed=5)
+        assert one.difference == judge.difference
+        assert (one.low, one.high, one.p) == (judge.low, judge.high, judge.p_value)
+        a, b = (result.draws.systems[name][one.metric].replicates for name in "AB")
+        np.testing.assert_array_equal(a - b, judge.replicates)
 
 
-def test_p_value_counts_the_rarer_side() -> None:
-    found = paired_difference(np.array([-1.0, -2.0, -3.0, 1.0, math.nan]))
-    assert found.p_value == 2 * (1 + 1) / (4 + 1)
-    assert paired_difference(np.zeros(9)).p_value == 1
+def test_families_and_their_replicates(table: ScoreTable) -> None:
+    scores = toy_scores(speakers=12)
+    extra = {f"sasv_{name}": scores.cm + k * scores.asv for k, name in enumerate("CDE")}
+    table = replace(table, frame=table.frame.drop("asv_score", "cm_score").with_columns(**{
+        name: pl.Series(column) for name, column in extra.items()}))  # fmt: skip
+    wanted = Options(compare=True, replicates=50)
+    best = evaluate_tables({"eval": table}, wanted)
+    assert {one.family for one in best.comparisons} == {"10 pairs, holm"}
+    assert best.draws.replicates == 399
+    assert "399 replicates: with fewer, Holm over 10 pairs could not reject" in best.notes
+    given = evaluate_tables({"eval": table}, replace(wanted, reference="D"))
+    assert {one.family for one in given.comparisons} == {"4 against D, holm"}
+    assert {one.second for one in given.comparisons} == {"D"}
+    assert given.draws.replicates == 159
+    none = evaluate_tables({"eval": table}, replace(wanted, adjust="none", pairs="all"))
+    assert none.draws.replicates == 50
+    assert all(one.p == one.p_adjusted for one in none.comparisons)
+    with pytest.raises(InputError, match="--reference: no system 'Z'; there are A, B, C, D, E"):
+        evaluate_tables({"eval": table}, replace(wanted, reference="Z"))
+    with pytest.raises(InputError, match="--reference and --pairs all are two families"):
+        evaluate_tables({"eval": table}, replace(wanted, reference="D", pairs="all"))
 
 
-CLEAR, UNCLEAR, EQUAL = Difference(-2, -1, 0.01), Difference(-1, 1, 0.5), Difference(0, 0, 1)
+def test_what_is_drawn_depends_on_what_is_known(table: ScoreTable) -> None:
+    plain = replace(table, frame=table.frame.drop("test_speaker"))
+    found = evaluate_tables({"x": plain}, Options(replicates=39))
+    assert found.draws.drawn == ("speaker", "attack")
+    assert "impostors are not known (no column test_speaker): intervals leave them out" in (
+        found.notes
+    )
+    assert "act_a_dcf" in found.intervals["A"]
+    assert "cllr_min" not in found.intervals["A"], "the main metrics, unless --ci is given"
+    nobody = replace(plain, frame=plain.frame.drop("speaker"))
+    assert not evaluate_tables({"x": nobody}, Options()).intervals
+    known = evaluate_tables({"x": nobody}, Options(compare=True, replicates=99, systems=("A", "B")))
+    assert known.draws.drawn == ("trial",)
+    assert not known.intervals, "no interval that would be too narrow, unless asked for"
+    assert "speakers are not known (no column speaker): trials are drawn" in known.notes
+    assert not any(one.apart for one in known.comparisons)
+    asked = evaluate_tables({"x": nobody}, Options(ci="trial", replicates=39))
+    assert asked.intervals["A"]["sasv_eer"].method == "percentile"
+    assert not evaluate_tables({"x": table}, Options(ci="none")).draws.systems
 
 
-@pytest.mark.parametrize(
-    ("difference", "ways", "words"),
-    [
-        (-1.5, {"trial": CLEAR, "speaker": CLEAR}, "A is better than B"),
-        (1.5, {"trial": Difference(1, 2, 0.01)}, "B is better than A on these trials"),
-        (-1.5, {"trial": CLEAR, "speaker": UNCLEAR}, "on these speakers; others may tell otherw"),
-        (-1.5, {"trial": UNCLEAR, "speaker": CLEAR}, "A seems better than B, but not beyond"),
-        (-0.5, {"trial": UNCLEAR, "speaker": UNCLEAR}, "A and B cannot be told apart"),
-        (0.0, {"trial": EQUAL, "speaker": EQUAL}, "A and B are equal"),
-    ],
-)
-def test_verdict(difference: float, ways: dict[str, Difference], words: str) -> None:
-    assert words in verdict("A", "B", difference, ways)
+def test_few_speakers_have_their_own_values_in_place_of_an_interval(tmp_path: Path) -> None:
+    scores = toy_scores()
+    scores.extra["sasv_A"], scores.extra["sasv_B"] = scores.cm + scores.asv, scores.cm
+    write_scores(tmp_path / "x.csv", scores)
+    table = read_table(tmp_path / "x.csv")
+    found = evaluate_tables({"x": table}, Options())
+    assert not found.intervals
+    assert "6 speakers are too few for intervals; their own values are shown" in found.notes
+    own = by_group(scores.speaker, scores.label, sasv=scores.extra["sasv_A"])
+    words = ", ".join(f"{name} {100 * one['sasv_eer']:.2f}" for name, one in own.items())
+    assert f"SASV-EER % of each speaker, A: {words}" in found.notes
+    compared = evaluate_tables({"x": table}, Options(compare=True, systems=("A", "B")))
+    assert compared.comparisons[0].verdict == "A and B: no verdict, 6 speakers are too few"
+    assert all(math.isnan(one.low) for one in compared.intervals["A"].values())
+
+
+def test_scores_that_are_no_llrs_are_named(table: ScoreTable) -> None:
+    apart = 100 * (table.numbers("sasv_A") + 20 * (table.labels() == 1))
+    table = replace(table, frame=table.frame.with_columns(sasv_A=pl.Series(apart)))
+    plain = evaluate_tables({"x": table}, Options(ci="none"))
+    (note,) = [one for one in plain.notes if one.startswith("A: Cllr")]
+    assert "the score is no log-likelihood ratio" in note
+    assert not math.isnan(plain.metrics["A"]["act_a_dcf"])
+    left = evaluate_tables({"x": table}, Options(Settings(not_llr=True), ci="none"))
+    assert math.isnan(left.metrics["A"]["act_a_dcf"])
+    assert not any("log-likelihood" in one for one in left.notes)
+
+
+def test_values_and_intervals_as_csv(table: ScoreTable, tmp_path: Path) -> None:
+    found = evaluate_tables({"x": table}, Options(replicates=39, by=("attack",)))
+    frame = pl.read_csv(found.write_csv(tmp_path / "out.csv"))
+    one = frame.filter(system="A", metric="sasv_eer").filter(pl.col("group").is_null())
+    ends = found.intervals["A"]["sasv_eer"]
+    row = ("A", None, "sasv_eer", found.metrics["A"]["sasv_eer"], ends.low, ends.high)
+    assert one.row(0) == (*row, "bca", "speaker × impostor × attack", 39)
+    assert frame.filter(group="attack=A07", metric="spf_eer", system="A").height == 1
+    found.write_csv(tmp_path / "out.csv", overwrite=False)
+    (tmp_path / "note.csv").write_text("mine\n")
+    with pytest.raises(InputError, match="holds something else"):
+        found.write_csv(tmp_path / "note.csv", overwrite=False)
 
 
 def test_breakdown_by_any_column(table: ScoreTable) -> None:
@@ -170,9 +252,9 @@ def test_breakdown_by_any_column(table: ScoreTable) -> None:
 
 
 def test_bad_options(table: ScoreTable) -> None:
-    with pytest.raises(InputError, match="--replicates must be at least 1, got 0"):
-        evaluate_tables({"eval": table}, Options(ci="trial", replicates=0))
-    with pytest.raises(InputError, match="--ci must be one of trial, speaker, speaker-attack"):
+    with pytest.raises(InputError, match="10 replicates give no 95 % interval; take at least 39"):
+        evaluate_tables({"eval": table}, Options(ci="trial", replicates=10))
+    with pytest.raises(InputError, match="--ci must be one of known, speaker, speaker-attack, tr"):
         evaluate_tables({"eval": table}, Options(ci="moon"))
 
 
@@ -210,7 +292,7 @@ def test_systems_side_by_side_can_be_compared(table: ScoreTable) -> None:
     alone = evaluate_tables({"a": table}, Options())
     assert "3 systems in one file; --compare tests their differences" in alone.notes
     assert not alone.comparisons
-    compared = evaluate_tables({"a": table}, Options(compare=True, replicates=5))
+    compared = evaluate_tables({"a": table}, Options(compare=True, replicates=39))
     assert compared.comparisons
     assert not any("--compare" in note for note in compared.notes)
 
@@ -229,7 +311,7 @@ def test_cross_entropy_is_wanted_by_name_and_has_intervals(tmp_path: Path) -> No
     write_scores(tmp_path / "x.csv", scores)
     table = read_table(tmp_path / "x.csv")
     plain, found = (
-        evaluate_tables({"x": table}, Options(ci="trial", replicates=20, llrs=llrs))
+        evaluate_tables({"x": table}, Options(ci="trial", replicates=39, llrs=llrs))
         for llrs in (False, True)
     )
     assert found.metrics["x"].items() > plain.metrics["x"].items()
@@ -240,5 +322,5 @@ def test_cross_entropy_is_wanted_by_name_and_has_intervals(tmp_path: Path) -> No
         "nce_min",
         "policy_a_dcf",
     }
-    low, high = found.intervals["x"]["nce"].interval()
-    assert low < value < high
+    interval = found.intervals["x"]["nce"]
+    assert interval.low < value < interval.high

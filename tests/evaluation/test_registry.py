@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from lightning_sasv.cli import main
-from lightning_sasv.evaluation.compare import compare_systems
+from lightning_sasv.evaluation.compare import Draws, Options
 from lightning_sasv.metrics import functional
-from lightning_sasv.metrics.bootstrap import Resampled
 from lightning_sasv.metrics.functional import COLUMNS, all_metrics, bootstrap
 from lightning_sasv.metrics.functional.points import Classes
+from lightning_sasv.metrics.intervals import Resampled
 from lightning_sasv.metrics.registry import METRICS, Metric, Settings, metrics_for
 from lightning_sasv.results import read_metrics
 from lightning_sasv.scores import write_scores
@@ -62,7 +62,7 @@ def fused(overlap: Metric, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_functions_know_it(overlap: Metric) -> None:
     scores, labels = [2.0, 0.5, 1.0, 0.0], ["target", "target", "nontarget", "spoof"]
     assert all_metrics(None, None, scores, labels)["overlap"] == 0.5
-    assert bootstrap("overlap", scores, labels, n=5).value == 0.5
+    assert bootstrap("overlap", scores, labels, n=39).value == 0.5
     assert overlap in metrics_for("page")
     assert functional.COLUMNS["overlap"] == ("sasv",)
     assert "overlap" not in COLUMNS  # what was imported before is a copy of its time
@@ -70,7 +70,7 @@ def test_functions_know_it(overlap: Metric) -> None:
 
 def test_evaluate_shows_it(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = fused / "scores" / "eval.csv", fused / "out.json"
-    words = ["--by", "attack", "--ci", "trial", "--compare", "--replicates", "5"]
+    words = ["--by", "attack,speaker", "--ci", "trial", "--compare", "--replicates", "39"]
     main(["evaluate", str(file), *words, "--json", str(out)])
     shown = capsys.readouterr().out
     assert shown.count("Overlap %") >= 1 + 2 + 1, "metrics, breakdowns and differences"
@@ -80,8 +80,10 @@ def test_evaluate_shows_it(fused: Path, capsys: pytest.CaptureFixture[str]) -> N
         system = found["systems"][name]
         value = system["metrics"]["overlap"]
         assert 0 <= value < 1
-        assert system["intervals"]["overlap"]["value"] == value
-        assert all("overlap" in group for group in system["by"]["attack"].values())
+        interval = system["intervals"]["overlap"]
+        assert interval["low"] <= value <= interval["high"]
+        assert (interval["method"], interval["drawn"]) == ("percentile", ["trial"])
+        assert all("overlap" in group for group in system["by"]["speaker"].values())
         assert read_metrics(fused / "metrics.json")[name]["eval"]["overlap"] == value
         assert f"{100 * value:.4f}" in shown
     assert "overlap" in {one["metric"] for one in found["comparisons"]}
@@ -114,10 +116,9 @@ def test_table_shows_it(
 def test_the_direction_decides_what_is_better(
     overlap: Metric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {name: {"overlap": Resampled(x, np.full(9, x))} for name, x in (("A", 0.1), ("B", 0.2))}
-    (lower,) = compare_systems({"trial": found, "speaker": found}, metrics=["overlap"])
-    assert lower.verdict == "A is better than B"
+    found = {n: {"overlap": Resampled(x, np.full(39, x))} for n, x in (("A", 0.1), ("B", 0.2))}
+    draws = Draws(Options(compare=True), ("trial",), 39, found)
+    assert draws.reference("overlap") == ("A", None)
     monkeypatch.setitem(METRICS, "overlap", replace(overlap, lower_is_better=False))
-    (higher,) = compare_systems({"trial": found, "speaker": found}, metrics=["overlap"])
-    assert higher.verdict == "B is better than A"
-    assert higher.difference == lower.difference
+    assert draws.reference("overlap") == ("B", None)
+    assert draws.comparisons()[0].verdict.startswith("A is lower than B by 10.00 points")

@@ -16,7 +16,7 @@ from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
 from tests.helpers import failure_of
 
-SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "20", "--systems", "B1,L3c"]
+SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "40", "--systems", "B1,L3c"]
 
 
 def table(out: Path, *args: str) -> dict[str, Any]:

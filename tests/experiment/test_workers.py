@@ -18,7 +18,7 @@ from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import write_text
 
 SMALL = ["--seeds=1-3", "--seeds_per_job=2", "--systems=B1,L3c", "--data.scale=0.02"]
-SMALL += ["--epochs=2", "--replicates=20"]
+SMALL += ["--epochs=2", "--replicates=40"]
 
 
 def results(folder: Path) -> dict[str, bytes]:

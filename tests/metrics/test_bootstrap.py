@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sklearn.utils import resample
 
 from lightning_sasv.metrics import bootstrap as module
-from lightning_sasv.metrics.bootstrap import percentile_interval, replicate_weights
+from lightning_sasv.metrics.bootstrap import impostors, replicate_weights
+from lightning_sasv.metrics.bootstrap import resample as draw_all
 from lightning_sasv.metrics.functional import (
     COLUMNS,
     Settings,
@@ -27,6 +28,7 @@ from lightning_sasv.metrics.functional import (
 )
 from lightning_sasv.metrics.functional.eer import Convention, rate_of
 from lightning_sasv.metrics.functional.points import Classes
+from lightning_sasv.metrics.intervals import Resampled
 from lightning_sasv.metrics.registry import values_of
 from tests.metrics.oracles import trials
 
@@ -67,13 +69,15 @@ def test_whole_weights_are_literal_repetitions(
         assert value == pytest.approx(expected[name], abs=tolerance, nan_ok=True), name
 
 
-@pytest.mark.parametrize("way", ["trial", "speaker", "speaker-attack"])
+@pytest.mark.parametrize("way", ["trial", "speaker", "speaker-attack", "known"])
 def test_every_metric_every_way_is_that_of_the_resampled_trials(
     way: str, simulated: Columns, columns: Columns, expected: dict[str, float]
 ) -> None:
     labels, speaker, attack = (simulated[name] for name in ("labels", "speaker", "attack"))
-    clusters = {"trial": None, "speaker": speaker, "speaker-attack": (speaker, attack)}[way]
-    found = bootstrap(list(COLUMNS), columns, labels, clusters, n=4, seed=2)
+    impostor = impostors(labels, np.roll(speaker, 1))
+    ways = {"trial": None, "speaker": speaker, "speaker-attack": (speaker, attack)}
+    clusters = (ways | {"known": (speaker, impostor, attack)})[way]
+    found = bootstrap(list(COLUMNS), columns, labels, clusters, n=4, alpha=0.5, seed=2)
     assert set(found) == set(COLUMNS)
     for k, w in enumerate(replicate_weights(labels.size, clusters, 4, seed=2)):
         drawn = all_metrics(*[np.repeat(x, w) for x in (*columns.values(), labels)], llrs=True)
@@ -91,8 +95,8 @@ def test_every_metric_can_be_compared_in_pairs(
 ) -> None:
     other = {key: 0.9 * x + 0.1 * np.roll(x, 1) for key, x in columns.items()}
     labels, speaker = simulated["labels"], simulated["speaker"]
-    paired = paired_bootstrap(name, columns, other, labels, speaker, n=6)
-    alone = [bootstrap(name, x, labels, speaker, n=6) for x in (columns, other)]
+    paired = paired_bootstrap(name, columns, other, labels, speaker, n=6, alpha=0.4)
+    alone = [bootstrap(name, x, labels, speaker, n=6, alpha=0.4) for x in (columns, other)]
     assert paired.difference == alone[0].value - alone[1].value != 0
     assert paired.replicates.tolist() == (alone[0].replicates - alone[1].replicates).tolist()
 
@@ -101,17 +105,11 @@ def test_closest_t_eer_of_pairs_without_a_concurrent_point(rng: np.random.Genera
     labels = np.repeat([0, 1, 2], 200)
     asv = np.array([-4.0, 3.0, 0.0])[labels] + rng.normal(size=600)
     cm = np.array([-2.0, 2.0, 2.0])[labels] + rng.normal(size=600)
-    found = bootstrap(["t_eer", "t_eer_closest"], {"asv": asv, "cm": cm}, labels, n=30)
-    assert found["t_eer"].undefined == 30
+    found = bootstrap(["t_eer", "t_eer_closest"], {"asv": asv, "cm": cm}, labels, n=39)
+    assert found["t_eer"].undefined == 39
     assert math.isnan(found["t_eer"].low)
     closest = found["t_eer_closest"]
     assert closest.low < closest.value < closest.high < 0.1, "never the end of 33 %"
-
-
-def test_infinite_replicates_are_ordered_in_the_interval() -> None:
-    low, high = percentile_interval(np.array([math.nan, 1.0, math.inf, 2.0, math.inf]), 50)
-    assert (low, high) == (1.75, math.inf)
-    assert all(math.isnan(end) for end in percentile_interval(np.full(3, math.nan)))
 
 
 def test_interval_is_the_packages_on_the_same_draws(simulated: Columns) -> None:
@@ -125,13 +123,14 @@ def test_interval_is_the_packages_on_the_same_draws(simulated: Columns) -> None:
         for drawn in draws
     ]
     assert ours == literal
-    assert percentile_interval(np.array(ours)) == pytest.approx(get_conf_int(literal))
+    found = Resampled(0.0, np.array(ours)).interval(method="interpolated")
+    assert found[:2] == pytest.approx(get_conf_int(literal))
 
 
 def test_replicates_depend_on_seed_and_number_alone(simulated: Columns) -> None:
     scores, labels = simulated["sasv"], simulated["labels"]
     long = bootstrap("sasv_eer", scores, labels, n=40, seed=3)
-    short = bootstrap("sasv_eer", scores, labels, n=15, seed=3)
+    short = bootstrap("sasv_eer", scores, labels, n=15, alpha=0.2, seed=3)
     together = bootstrap(["cllr", "sasv_eer"], {"sasv": scores}, labels, n=40, seed=3)
     other = bootstrap("sasv_eer", scores, labels, n=40, seed=4)
     assert long.replicates[:15].tolist() == short.replicates.tolist()
@@ -145,8 +144,8 @@ def test_named_metric_equals_the_function_on_resampled_trials(simulated: Columns
     def cost(values: np.ndarray, codes: np.ndarray) -> float:
         return a_dcf(values, codes).min
 
-    by_name = bootstrap("min_a_dcf", scores, labels, simulated["speaker"], n=20)
-    by_function = bootstrap(cost, scores, labels, simulated["speaker"], n=20)
+    by_name = bootstrap("min_a_dcf", scores, labels, simulated["speaker"], n=39)
+    by_function = bootstrap(cost, scores, labels, simulated["speaker"], n=39)
     assert by_name.replicates == pytest.approx(by_function.replicates, abs=1e-14)
     assert (by_name.value, by_name.low) == pytest.approx((by_function.value, by_function.low))
 
@@ -200,6 +199,78 @@ def test_crossed_clusters_multiply_and_bona_fide_has_no_attack() -> None:
     assert seen == {(0.0, 2.0), (1.0, 1.0), (2.0, 0.0)}
 
 
+def test_three_crossed_columns_multiply_and_draw_as_two_do() -> None:
+    """The first columns are drawn as they are without the last; its counts multiply theirs."""
+    speaker, attack = np.repeat(["a", "b", "c"], 6), np.tile(["-", "-", "-", "-", "A1", "A2"], 3)
+    impostor = np.tile(["-", "x", "y", "z", "-", "-"], 3)
+    two = replicate_weights(18, (speaker, impostor), n=40, seed=5)
+    three = replicate_weights(18, (speaker, impostor, attack), n=40, seed=5)
+    for few, all_of_them in zip(two, three, strict=True):
+        np.testing.assert_array_equal(few[attack == "-"], all_of_them[attack == "-"])
+        for name in "abc":
+            mine = speaker == name
+            target, *others = all_of_them[mine][:4]
+            assert sum(others) == 3 * target
+            assert all_of_them[mine][4:].sum() == 2 * target
+
+
+RECORDED = (
+    [[2, 0, 1, 1, 2, 0, 1, 1, 2, 0, 1, 1], [2, 0, 0, 2, 2, 0, 0, 2, 2, 0, 0, 2]],
+    [[2, 0, 1, 1, 2, 0, 2, 1, 0, 0, 1, 0], [2, 0, 0, 2, 2, 0, 0, 0, 2, 0, 0, 2]],
+)
+
+
+def test_draws_by_speaker_and_by_attack_are_the_bits_of_ever() -> None:
+    """Recorded before crossed columns shared their cells."""
+    speaker, attack = np.arange(12) % 4, np.where(np.arange(12) < 6, "-", np.arange(12) % 3)
+    by_speaker, crossed = (
+        [w.tolist() for w in replicate_weights(12, clusters, n=2, seed=7)]
+        for clusters in (speaker, (speaker, attack))
+    )
+    assert by_speaker == RECORDED[0]
+    assert crossed == RECORDED[1]
+
+
+def test_left_out_values_are_those_without_each_speaker(simulated: Columns) -> None:
+    scores, labels, speaker = (simulated[name] for name in ("sasv", "labels", "speaker"))
+    clusters = speaker, simulated["attack"]
+    found = draw_all({"A": {"sasv": scores}}, labels, {"A": ["sasv_eer", "cllr"]}, clusters, n=2)
+    for k, name in enumerate(np.unique(speaker)):
+        rest = speaker != name
+        wanted = all_metrics(None, None, scores[rest], labels[rest])
+        for metric, one in found["A"].items():
+            assert one.left_out is not None
+            assert one.left_out[k] == pytest.approx(wanted[metric], rel=1e-12)
+    by_trial = draw_all({"A": {"sasv": scores}}, labels, {"A": ["sasv_eer"]}, n=2)
+    assert by_trial["A"]["sasv_eer"].left_out is None
+
+
+def test_interval_over_speakers_is_bca_and_trials_may_be_repeated(simulated: Columns) -> None:
+    scores, labels, speaker = (simulated[name] for name in ("sasv", "labels", "speaker"))
+    found = bootstrap("cllr", scores, labels, speaker, n=199)
+    assert (found.method, found.note) == ("bca", "")
+    twice = [np.repeat(x, 2) for x in (scores, labels, speaker)]
+    again = bootstrap("cllr", *twice, n=199)
+    assert (again.low, again.high) == pytest.approx((found.low, found.high), rel=1e-9)
+    rows = np.random.default_rng(0).permutation(scores.size)
+    mixed = bootstrap("cllr", scores[rows], labels[rows], speaker[rows], n=199)
+    assert (mixed.low, mixed.high) == pytest.approx((found.low, found.high), rel=1e-9)
+    by_trial = [bootstrap("cllr", *one, n=199) for one in ((scores, labels), twice[:2])]
+    assert by_trial[1].half_width == pytest.approx(by_trial[0].half_width / 2**0.5, rel=0.2)
+    assert by_trial[0].method == "percentile"
+    plain = bootstrap("cllr", scores, labels, speaker, n=199, method="percentile")
+    assert plain.replicates.tolist() == found.replicates.tolist()
+    assert plain.high < found.high
+
+
+def test_settings_of_each_system_may_differ(simulated: Columns) -> None:
+    columns = {name: {"sasv": simulated["sasv"]} for name in "AB"}
+    own = {"A": Settings(dev_threshold=3.0), "B": Settings(dev_threshold=1.0)}
+    names = {name: ["dev_a_dcf"] for name in "AB"}
+    found = draw_all(columns, simulated["labels"], names, n=2, settings=own)
+    assert found["A"]["dev_a_dcf"].value != found["B"]["dev_a_dcf"].value
+
+
 def test_replicates_without_a_class_are_left_out_and_counted() -> None:
     found = bootstrap("sv_eer", [2.0, 1.0, 0.0, 0.5], [1, 2, 0, 0], n=200)
     assert 0 < found.undefined < 200
@@ -225,15 +296,15 @@ def test_paired_difference_of_a_system_with_itself_and_with_a_worse_one(
 
 def test_pair_metrics_take_a_pair_of_columns(pair: tuple[np.ndarray, ...]) -> None:
     asv, cm, labels = pair
-    found = bootstrap("t_eer", (asv, cm), labels, n=5)
-    mapping = bootstrap("t_eer", {"asv": asv, "cm": cm}, labels, n=5)
+    found = bootstrap("t_eer", (asv, cm), labels, n=5, alpha=0.5)
+    mapping = bootstrap("t_eer", {"asv": asv, "cm": cm}, labels, n=5, alpha=0.5)
     assert found.replicates.tolist() == mapping.replicates.tolist()
 
 
 def test_memory_does_not_grow_with_the_replicates(simulated: Columns) -> None:
     scores, labels = np.tile(simulated["sasv"], 10), np.tile(simulated["labels"], 10)
     peaks = []
-    for n in (10, 200):
+    for n in (39, 200):
         tracemalloc.start()
         bootstrap("sasv_eer", scores, labels, n=n)
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -247,8 +318,8 @@ S = [1.0, 0.0, 0.5]
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (("sasv_eer", S), {"n": 0}, "n must be at least 1 replicate, got 0"),
-        (("sasv_eer", S), {"alpha": 100}, "alpha must be a percentage between 0 and 100, got 100"),
+        (("sasv_eer", S), {"n": 38}, "38 replicates give no 95 % interval; take at least 39"),
+        (("sasv_eer", S), {"alpha": 5}, r"a fraction between 0 and 1 \(0.05 for 95 % intervals\)"),
         (("eer", S), {}, "unknown metric 'eer'"),
         (("sasv_eer", S), {"clusters": ["a", "b"]}, r"clusters\[0\] has shape \(2,\)"),
         (("sasv_eer", S), {"clusters": ["-", "-", "-"]}, "names no cluster"),
