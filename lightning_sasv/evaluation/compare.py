@@ -25,6 +25,9 @@ from lightning_sasv.metrics.intervals import (
 from lightning_sasv.metrics.registry import METRICS, ON_PAGE, metrics_for, resampled
 from lightning_sasv.metrics.speakers import Concentration, concentration, zoo
 
+LARGE = 300_000
+"""Trials of which intervals take long: they are made if asked for."""
+
 SPOKEN = {"speaker": "enrolled speakers", "impostor": "impostors", "attack": "attacks"}
 
 
@@ -129,6 +132,8 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
     _check_reference(scored, wanted)
     if not compares and (wanted.ci == "none" or (wanted.ci is None and drawn == ("trial",))):
         return Draws(wanted)
+    if wanted.ci is None and not compares and scored.labels.size > LARGE:
+        return Draws(wanted, notes=(f"no intervals of {scored.labels.size:,} trials unless --ci",))
     check_replicates(wanted.replicates)
     notes = _notes(scored, way, drawn)
     speakers = _speakers(scored) if drawn != ("trial",) else None

@@ -41,6 +41,8 @@ Scores: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 _NARROW = np.iinfo(np.int8).max
 """Weights up to this are kept in 8 bits: less memory to look them up in."""
 _LARGE = 1 << 24
+_GROUPS = 200
+"""More clusters than this are left out in as many groups: enough for the skewness of BCa."""
 
 NOT_CLUSTERED = "-"
 """Cluster name of trials that no cluster holds: the attack of bona fide speech."""
@@ -308,10 +310,11 @@ def _resample(
             progress()
     left_out: list[Any] = [[None] * len(values) for values in once]
     if cells is not None:
-        drawn = [cells.without(cluster) for cluster in range(cells.numbers[0])]
+        drawn = [cells.without(group) for group in range(min(cells.numbers[0], _GROUPS))]
         left_out = [np.array([system.values(one) for one in drawn]).T for system in systems]
+    speakers = None if cells is None else cells.numbers[0]
     return [
-        [Resampled(*metric) for metric in zip(values, row.T, without, strict=True)]
+        [Resampled(*metric, speakers) for metric in zip(values, row.T, without, strict=True)]
         for values, row, without in zip(once, rows, left_out, strict=True)
     ]
 
@@ -481,9 +484,12 @@ class _Cells:
             weights = weights * np.append(counts, 1)[clusters]  # last: no cluster
         return _CellWeights(self, weights)
 
-    def without(self, cluster: int) -> _CellWeights:
-        """Each trial counts once but for those of one cluster of the first column."""
-        return _CellWeights(self, (self._clusters[0] != cluster).astype(np.int64))
+    def without(self, group: int) -> _CellWeights:
+        """Each trial counts once but for those of a cluster, or group of them, of the first column.
+
+        Each cluster is a group of its own unless there are very many.
+        """
+        return _CellWeights(self, (self._clusters[0] % _GROUPS != group).astype(np.int64))
 
     def of(self, trials: NDArray[np.intp]) -> NDArray[np.intp]:
         """Cells of some trials, looked up once for all replicates."""

@@ -69,7 +69,9 @@ class Resampled:
     Attributes:
         value: The metric of the trials as they are.
         replicates: Its value in each replicate; NaN where a class was not drawn.
-        left_out: Its value without each enrolled speaker in turn, if clusters were drawn.
+        left_out: Its value without each enrolled speaker in turn (of very many, without each of
+            some groups of them), if clusters were drawn.
+        speakers: How many clusters there are, if not those left out; ``None`` for trials.
 
     Example:
         >>> Resampled(20.0, np.arange(39.0)).interval()[:4]
@@ -79,17 +81,19 @@ class Resampled:
     value: float
     replicates: Floats
     left_out: Floats | None = None
+    speakers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.speakers is None and self.left_out is not None:
+            object.__setattr__(self, "speakers", self.left_out.size)
 
     def __sub__(self, other: Resampled) -> Resampled:
         """The difference of two metrics of the same draws."""
         pair = self.left_out, other.left_out
         left_out = None if pair[0] is None or pair[1] is None else pair[0] - pair[1]
-        return Resampled(self.value - other.value, self.replicates - other.replicates, left_out)
-
-    @property
-    def speakers(self) -> int | None:
-        """How many clusters there are; ``None`` where trials were drawn."""
-        return None if self.left_out is None else self.left_out.size
+        speakers = None if left_out is None else self.speakers
+        replicates = self.replicates - other.replicates
+        return Resampled(self.value - other.value, replicates, left_out, speakers)
 
     @property
     def undefined(self) -> int:
@@ -125,9 +129,9 @@ class Resampled:
 
     def _bca(self, defined: Floats, alpha: float, none: Interval) -> Interval:
         tails = math.nan, math.nan
-        if self.left_out is not None:
+        if self.left_out is not None and self.speakers is not None:
             bias, skew = bias_of(self.value, defined), acceleration(self.left_out)
-            tails = bca_tails(bias, skew, widened(alpha, self.left_out.size))
+            tails = bca_tails(bias, skew, widened(alpha, self.speakers))
         if math.isnan(sum(tails)):
             why = "BCa needs clusters" if self.left_out is None else "BCa is undefined here"
             return self.interval(alpha, "percentile")._replace(note=f"percentile: {why}")
@@ -310,7 +314,7 @@ def over_seeds(seeds: Sequence[Resampled], seed: int = 0) -> Resampled:
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, len(seeds)))))
         t = rng.standard_t(len(seeds) - 1, replicates.size)
         replicates = replicates + spread / math.sqrt(len(seeds)) * t
-    return Resampled(float(values.mean()), replicates, left_out)
+    return Resampled(float(values.mean()), replicates, left_out, seeds[0].speakers)
 
 
 def check_replicates(n: int, alpha: float = 0.05) -> None:

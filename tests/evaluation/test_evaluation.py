@@ -196,6 +196,16 @@ def test_what_is_drawn_depends_on_what_is_known(table: ScoreTable) -> None:
     assert not evaluate_tables({"x": table}, Options(ci="none")).draws.systems
 
 
+def test_large_files_have_intervals_if_asked_for(
+    table: ScoreTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightning_sasv.evaluation.compare.LARGE", 599)
+    found = evaluate_tables({"x": table}, Options(replicates=39))
+    assert not found.intervals
+    assert "no intervals of 600 trials unless --ci" in found.notes
+    assert evaluate_tables({"x": table}, Options(ci="known", replicates=39)).intervals
+
+
 def test_few_speakers_have_their_own_values_in_place_of_an_interval(tmp_path: Path) -> None:
     scores = toy_scores()
     scores.extra["sasv_A"], scores.extra["sasv_B"] = scores.cm + scores.asv, scores.cm

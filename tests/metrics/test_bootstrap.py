@@ -263,6 +263,18 @@ def test_interval_over_speakers_is_bca_and_trials_may_be_repeated(simulated: Col
     assert plain.high < found.high
 
 
+def test_very_many_speakers_are_left_out_in_groups(simulated: Columns) -> None:
+    scores, labels = simulated["sasv"], simulated["labels"]
+    speaker = np.arange(scores.size) % 400
+    found = draw_all({"A": {"sasv": scores}}, labels, {"A": ["cllr"]}, speaker, n=2)["A"]["cllr"]
+    assert found.speakers == 400
+    assert found.left_out is not None
+    order = np.unique(np.arange(400).astype(str), return_inverse=True)[1]  # by name
+    first = all_metrics(None, None, *(x[order[speaker] % 200 != 0] for x in (scores, labels)))
+    assert found.left_out.size == 200
+    assert found.left_out[0] == pytest.approx(first["cllr"], rel=1e-12)
+
+
 def test_settings_of_each_system_may_differ(simulated: Columns) -> None:
     columns = {name: {"sasv": simulated["sasv"]} for name in "AB"}
     own = {"A": Settings(dev_threshold=3.0), "B": Settings(dev_threshold=1.0)}
