@@ -16,7 +16,7 @@ PAPER  := B1 B1c L2 L2c L3 L3c B1v2 Post
 OURS   := L3t M3 J3
 ON_DATA := $(if $(DATA),--data.root $(DATA))
 
-.PHONY: help setup test hashes lint table fit sweep report audio-demo faults fuzz attack bench clean $(PAPER) $(OURS)
+.PHONY: help setup test hashes help-texts lint table fit sweep report audio-demo faults fuzz attack bench clean $(PAPER) $(OURS)
 
 help:  ## List the targets
 	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ test: $(READY)  ## Run all tests
 
 hashes: $(READY)  ## Note the hashes of what CI installs, after a change of constraints.txt
 	$(BIN)/python .ci/write_hashes.py
+
+help-texts: $(READY)  ## Write the help of the training commands, after a change of their options
+	$(BIN)/python .ci/write_help.py
 
 lint: $(READY)  ## Check style and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

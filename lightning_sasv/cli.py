@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import NoReturn
 
 from lightning_sasv import __version__, gate, signals
@@ -144,6 +145,10 @@ def _run(words: Sequence[str]) -> None:
         sys.stdout.write(f"lightning-sasv {__version__}\n")
     elif command in COMMANDS:
         _run_function(command, words[1:])
+    elif command in TRAINING and {"-h", "--help"} & set(words):
+        sys.stdout.write(
+            (Path(__file__).parent / f"commands/help/{command}.txt").read_text("utf-8")
+        )
     elif command in TRAINING:
         import_module("lightning_sasv.commands.train").train(with_shipped(words))
     else:

@@ -58,6 +58,7 @@ def plain_help(text: str) -> str:
         >>> plain_help("Only these. (type: Optional[Literal['cm', 'asv']], default: null)")
         'Only these. (one of cm, asv)'
     """
+    text = re.sub(r",? known subclasses: [^)]*", "", text)  # they depend on what was imported
     found = _TYPE.search(text)
     if found is None:
         return text
@@ -67,7 +68,7 @@ def plain_help(text: str) -> str:
     )
     notes = [f"one of {choices[1]}".replace("'", "")] if choices else []
     notes += ["required"] if found["required"] else []
-    notes += [f"default: {default}"] if default != "null" else []
+    notes += [f"default: {default}"] if default != "null" and "Namespace(" not in default else []
     return text[: found.start()] + (f" ({', '.join(notes)})" if notes else "")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from lightning_sasv.callbacks.leave_signals import end_ranks
 from lightning_sasv.callbacks.standard import settle
 from lightning_sasv.callbacks.write_results import finish, is_dry_run, written_folder
 from lightning_sasv.checkpoints import is_remote, need_trust
-from lightning_sasv.commands.arguments import OneLineErrors, check_overwrite
+from lightning_sasv.commands.arguments import CommandHelp, OneLineErrors, check_overwrite
 from lightning_sasv.commands.configs import check_command, check_readable, make
 from lightning_sasv.commands.failures import as_message
 from lightning_sasv.commands.from_checkpoint import Origin, data_of, go_on_logging, model_of
@@ -52,12 +54,36 @@ RESUME = "finished epochs are kept: go on with --ckpt_path last"
 STAGES = ("fit", "validate", "test", "predict")
 
 
+_TRAINER = "Lightning's Trainer (--trainer.KEY.help CLASS describes what it can be made of)"
+_TITLES = {
+    "Customize": _TRAINER,
+    "Countermeasure": "the model",
+    "Training": "the data",
+    "Base": "the optimiser, in place of Adam",
+    "(<class": "the schedule of its learning rate",
+    **dict.fromkeys(("Runs", "Perform", "Run"), "the checkpoint"),
+}
+"""Headings of the help, by the first word that Lightning or a docstring gives them."""
+
+
 class Parser(OneLineErrors, LightningArgumentParser):
     """Lightning's parser with one-line errors.
 
     Sections can stand in files of their own (``trainer: FILE``). Single values cannot: a list would
-    be filled with the lines of whatever file it names.
+    be filled with the lines of whatever file it names. Its help shows our options first, then
+    Lightning's.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"formatter_class": CommandHelp} | kwargs)
+
+    def format_help(self, *args: Any, **kwargs: Any) -> str:
+        """The help text."""
+        for group in self._action_groups:
+            group.title = _TITLES.get(str(group.title).partition(" ")[0], group.title)
+        self._action_groups = sorted(self._action_groups, key=lambda one: one.title == _TRAINER)
+        text: str = super().format_help(*args, **kwargs)
+        return re.sub(r"default config file locations:\n(?:  .*\n)+\n", "", text)
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
         """Arguments of a class, from the configuration itself."""
@@ -317,3 +343,19 @@ def train(args: Sequence[str]) -> SASVCLI:
         if known is None:
             raise
         raise known from None
+
+
+def help_text(command: str) -> str:
+    """The help of a training command as its parser has it, 100 columns wide.
+
+    It takes seconds to make and is shipped in ``commands/help``: ``make help-texts`` renews it.
+    """
+    width, shown = os.environ.get("COLUMNS"), io.StringIO()
+    os.environ["COLUMNS"] = "100"
+    try:
+        with redirect_stdout(shown), suppress(SystemExit):
+            train([command, "--help"])
+    finally:
+        os.environ.pop("COLUMNS")
+        os.environ.update({} if width is None else {"COLUMNS": width})
+    return shown.getvalue()

@@ -152,15 +152,3 @@ def test_read_only_output_is_named(here: Path, folder: str) -> None:
     assert "Permission denied; choose another" in done.stderr
     assert "runs" in done.stderr
     assert sorted(here.rglob("*")) == before
-
-
-@pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])
-def test_help_of_training_commands(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    assert not ended.value.code
-    shown = capsys.readouterr().out
-    for option in ("--data.root", "--data.scale", "--model.systems", "--seed_everything"):
-        assert option in shown
-    assert shown.startswith(f"usage: lightning {command} [--config FILE]")
-    assert "Folder of a real corpus" in shown  # the docstrings are the help

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import yaml
 
 from lightning_sasv.cli import main
-from lightning_sasv.commands.train import train
+from lightning_sasv.commands.train import STAGES, help_text, train
 from lightning_sasv.program import shipped_configs, with_shipped
 from tests.helpers import failure_of
 
@@ -101,3 +103,25 @@ def test_presets_for_a_look_inside(here: Path) -> None:
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config["data"]["scale"] == 0.02
     assert json.loads((folder / "metrics.json").read_text())
+
+
+@pytest.mark.parametrize("command", STAGES)
+def test_the_shipped_help_is_that_of_the_parser(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main([command, "--help"])
+    shown = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "60")  # of no account
+    assert shown == help_text(command), "renew it with `make help-texts`"
+    ours, _, theirs = shown.partition("Lightning's Trainer")
+    assert shown.startswith(f"usage: lightning {command} [--config FILE]")
+    assert all(f"--{name} " in ours for name in ("model.lr", "data.root", "ckpt_path", "threads"))
+    assert "Folder of a real corpus" in ours  # the docstrings are the help
+    assert "--trainer" not in ours.partition("options:")[2]
+    assert "--trainer.max_epochs" in theirs
+
+
+def test_help_of_a_training_command_imports_nothing_that_takes_long(repository: Path) -> None:
+    code = "import sys; from lightning_sasv.cli import main; main(['fit', '--help']); "
+    code += "sys.exit(bool({'torch', 'numpy', 'jsonargparse'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], cwd=repository, check=True, capture_output=True)
