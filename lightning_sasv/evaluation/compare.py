@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
@@ -13,7 +15,7 @@ from lightning_sasv.evaluation.systems import Systems
 from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.metrics.comparisons import PRIMARY, Comparison, choose_reference, compare
 from lightning_sasv.metrics.families import Adjust, replicates_needed
-from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.metrics.functional import Settings, sasv_eers
 from lightning_sasv.metrics.intervals import (
     FEWEST_SPEAKERS,
     Interval,
@@ -24,6 +26,7 @@ from lightning_sasv.metrics.intervals import (
 )
 from lightning_sasv.metrics.registry import METRICS, ON_PAGE, metrics_for, resampled
 from lightning_sasv.metrics.speakers import Concentration, concentration, zoo
+from lightning_sasv.trials import TrialClass
 
 LARGE = 300_000
 """Trials of which intervals take long: they are made if asked for."""
@@ -48,6 +51,20 @@ class Options:
     systems: tuple[str, ...] | None = None
     allow_missing: bool = False
     llrs: bool = False
+
+
+class Attack(NamedTuple):
+    """One attack against one system.
+
+    Attributes:
+        spoofs: Trials.
+        accepted: Share of them accepted at the threshold of the SASV-EER of all trials.
+        spf_eer: Interval of their SPF-EER, where there are intervals.
+    """
+
+    spoofs: int
+    accepted: float
+    spf_eer: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +172,50 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
     notes += [*raised, *cautions(number, speakers), *own]
     misses = {} if speakers is None else _misses(scored, wanted.settings)
     return Draws(wanted, drawn, number, found, misses, tuple(notes))
+
+
+def draw_attacks(scored: Systems, draws: Draws) -> dict[str, dict[str, Attack]]:
+    """What each attack does to each system with a fused score, in the draws of speakers.
+
+    Args:
+        scored: The systems on their trials, with a column ``attack``.
+        draws: Its intervals are the wish for those of the attacks, which draw enrolled speakers.
+    """
+    attacks, wanted = scored.column("attack", "--by attack"), draws.wanted
+    target, spoof = (scored.labels == kind for kind in (TrialClass.TARGET, TrialClass.SPOOF))
+    systems = {name: own["sasv"] for name, own in scored.columns.items() if "sasv" in own}
+    found: dict[str, dict[str, Attack]] = {name: {} for name in systems}
+    if not target.any() or not (scored.labels == TrialClass.NONTARGET).any():
+        return found
+    at = {
+        name: sasv_eers(column, scored.labels, convention=wanted.settings.convention).sasv_threshold
+        for name, column in systems.items()
+    }
+    for attack in np.unique(attacks[spoof]):
+        own = spoof & (attacks == attack)
+        ends = _attack_ends(scored, draws, target | own, systems) if draws.intervals else {}
+        for name, column in systems.items():
+            accepted = float(np.mean(column[own] > at[name]))
+            found[name][str(attack)] = Attack(int(own.sum()), accepted, ends.get(name))
+    return found
+
+
+def _attack_ends(
+    scored: Systems, draws: Draws, chosen: np.ndarray, systems: Mapping[str, np.ndarray]
+) -> dict[str, Interval]:
+    """Intervals of the SPF-EER of some trials; the speakers of each replicate are those of all."""
+    clusters = None if draws.drawn == ("trial",) else scored.column("speaker", "intervals")[chosen]
+    found = resample(
+        {name: {"sasv": column[chosen]} for name, column in systems.items()},
+        scored.labels[chosen],
+        dict.fromkeys(systems, ("spf_eer",)),
+        clusters,
+        draws.replicates,
+        seed=draws.wanted.seed,
+        settings=draws.wanted.settings,
+    )
+    method = draws.wanted.interval
+    return {name: own["spf_eer"].interval(method=method) for name, own in found.items()}
 
 
 def _check_reference(scored: Systems, wanted: Options) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.compare import Draws, Options, draw
+from lightning_sasv.evaluation.compare import Attack, Draws, Options, draw, draw_attacks
 from lightning_sasv.evaluation.systems import gather
 from lightning_sasv.files import finite, read_json, write_json, write_text
 from lightning_sasv.metrics.comparisons import Comparison
@@ -56,6 +56,7 @@ class EvaluationResult:
         comparisons: Of systems, from the same draws as the intervals.
         notes: What was left out, and what must be said.
         data: Short hash of the labels and scores of each system.
+        attacks: What each attack does, by system and attack, where a breakdown by them is wanted.
     """
 
     counts: dict[str, int]
@@ -66,6 +67,7 @@ class EvaluationResult:
     comparisons: list[Comparison]
     notes: tuple[str, ...]
     data: dict[str, str] = field(default_factory=dict)
+    attacks: dict[str, dict[str, Attack]] = field(default_factory=dict)
 
     @property
     def intervals(self) -> dict[str, dict[str, Interval]]:
@@ -303,6 +305,7 @@ def evaluate_tables(
         draws.comparisons(),
         tuple(notes),
         {name: _hash(scored.labels, columns) for name, columns in scored.columns.items()},
+        draw_attacks(scored, draws) if "attack" in options.by else {},
     )
 
 

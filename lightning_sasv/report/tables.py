@@ -13,7 +13,15 @@ from lightning_sasv.console import Terminal
 from lightning_sasv.fusion.doubts import is_doubtful, marked
 from lightning_sasv.metrics.comparisons import PRIMARY, letters_of, not_distinguishable
 from lightning_sasv.metrics.intervals import Interval
-from lightning_sasv.metrics.registry import BRIEF, METRICS, Metric, in_unit, metrics_for, number
+from lightning_sasv.metrics.registry import (
+    BRIEF,
+    METRICS,
+    NO_LLR,
+    Metric,
+    in_unit,
+    metrics_for,
+    number,
+)
 from lightning_sasv.results import Metrics, warnings_of
 
 
@@ -45,7 +53,9 @@ def print_evaluation(result: Any, costs: str) -> None:
     print_metrics(result.metrics, intervals, f"{counted} trials", caption, rows)
     for column, systems in result.groups.items():
         for system, groups in systems.items():
-            print_groups(system, column, groups)
+            print_groups(
+                system, column, groups, result.attacks.get(system) if column == "attack" else None
+            )
     for metric in dict.fromkeys(one.metric for one in result.comparisons):
         print_comparisons(result, metric)
 
@@ -83,20 +93,43 @@ def _cell(
 ) -> str:
     if metric.name not in metrics[system]:
         return ""
-    text = metric.text(metrics[system][metric.name])
-    found = intervals.get(system, {}).get(metric.name)
+    value, found = metrics[system][metric.name], intervals.get(system, {}).get(metric.name)
+    if metric.name == "act_a_dcf" and math.isnan(value) and not math.isnan(metrics[system]["cllr"]):
+        return NO_LLR
+    return _with_ends(metric, value, found)
+
+
+def _with_ends(metric: Metric, value: float, found: Interval | None) -> str:
+    text = metric.text(value)
     if found is None or math.isnan(found.low):
         return text
     return f"{text} [{metric.text(found.low)}, {metric.text(found.high)}]"
 
 
-def print_groups(system: str, column: str, groups: Mapping[str, Mapping[str, float]]) -> None:
-    """The main metrics of each group, in as many tables as it takes to show every number whole."""
+def print_groups(
+    system: str,
+    column: str,
+    groups: Mapping[str, Mapping[str, float]],
+    attacks: Mapping[str, Any] | None = None,
+) -> None:
+    """The main metrics of each group, in as many tables as it takes to show every number whole.
+
+    Args:
+        system: Name of the system.
+        column: What the groups are.
+        groups: Metrics of each.
+        attacks: Of groups that are attacks, ``evaluation.compare.Attack`` of each: how many spoofs
+            there are and how many are accepted; metrics that no attack can change are left out.
+    """
     console = Terminal(wrap=True)
+    if attacks:
+        _print_attacks(system, groups, attacks)
     metrics = [
         metric
         for metric in metrics_for("groups")
         if any(not math.isnan(values.get(metric.name, math.nan)) for values in groups.values())
+        and not (column == "attack" and metric.name in _NOT_OF_ATTACKS)
+        and not (attacks and metric.name == "spf_eer")
     ]
     caption = "rates in per cent, Cllr in bits"
     room = console.width - min(40, max(map(len, (column, *groups)))) - 4
@@ -107,6 +140,26 @@ def print_groups(system: str, column: str, groups: Mapping[str, Mapping[str, flo
         for group, values in groups.items():
             table.add_row(group, *(metric.text(values.get(metric.name)) for metric in part))
         console.print(table)
+
+
+_NOT_OF_ATTACKS = ("sasv_eer", "sv_eer", "asv_eer")
+"""Metrics that are the same for every attack, or speak of all at once."""
+
+
+def _print_attacks(
+    system: str, groups: Mapping[str, Mapping[str, float]], attacks: Mapping[str, Any]
+) -> None:
+    """SPF-EER of each attack with its interval, spoofs, and how many of them are accepted."""
+    entry = METRICS["spf_eer"]
+    table = make_table(["attack"], [entry.title(), "spoofs", "accepted %"])
+    table.title = f"{system} by attack"
+    table.caption = "accepted at the threshold of the SASV-EER of all trials"
+    if any(one.spf_eer is not None for one in attacks.values()):
+        table.caption += "; 95 % intervals, drawn: enrolled speakers"
+    for attack, one in attacks.items():
+        cell = _with_ends(entry, groups[attack]["spf_eer"], one.spf_eer)
+        table.add_row(attack, cell, f"{one.spoofs:,}", number(one.accepted, "rate"))
+    Terminal(wrap=True).print(table)
 
 
 def _parts(columns: Sequence[Metric], room: int) -> list[list[Metric]]:

@@ -23,7 +23,7 @@ from lightning_sasv.metrics.functional import (
     paired_bootstrap,
 )
 from lightning_sasv.metrics.registry import METRICS, metrics_for
-from lightning_sasv.report.tables import print_groups, print_metrics
+from lightning_sasv.report.tables import print_evaluation, print_groups, print_metrics
 from lightning_sasv.scores import ScoreTable, read_table, write_scores
 from lightning_sasv.scores.sources import names_of_files
 from tests.scores.samples import LINES, toy_scores, write
@@ -261,6 +261,34 @@ def test_breakdown_by_any_column(table: ScoreTable) -> None:
         evaluate_tables({"eval": table}, Options(by=("room",)))
 
 
+def test_breakdown_by_attack_is_about_the_attack(
+    table: ScoreTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = Options(Settings(not_llr=True), by=("attack",), replicates=39, systems=("A",))
+    result = evaluate_tables({"eval": table}, options)
+    labels, attack, scores = table.labels(), table.text("attack"), table.numbers("sasv_A")
+    for name, one in result.attacks["A"].items():
+        own = attack == name
+        assert one.spoofs == own.sum()
+        assert one.accepted == np.mean(scores[own] > result.metrics["A"]["sasv_threshold"])
+        keep = own | (labels == 1)
+        judge = bootstrap("spf_eer", *(x[keep] for x in (scores, labels, table.text("speaker"))),
+                          n=39)  # fmt: skip
+        assert one.spf_eer is not None
+        assert (one.spf_eer.low, one.spf_eer.high) == (judge.low, judge.high)
+        assert result.groups["attack"]["A"][name]["spf_eer"] == judge.value
+    print_evaluation(result, "a-dcf1")
+    shown = capsys.readouterr().out
+    by_attack = shown[shown.index("A by attack") :]
+    assert "SPF-EER %" in by_attack
+    assert "accepted %" in by_attack
+    assert "SASV-EER %" not in by_attack
+    assert "SV-EER %" not in by_attack
+    assert "no LLR" in shown
+    assert "misses of the worst speaker" in shown
+    assert not evaluate_tables({"x": table}, Options(ci="none")).attacks
+
+
 def test_bad_options(table: ScoreTable) -> None:
     with pytest.raises(InputError, match="10 replicates give no 95 % interval; take at least 39"):
         evaluate_tables({"eval": table}, Options(ci="trial", replicates=10))
@@ -287,13 +315,13 @@ def test_breakdowns_show_every_number_whole(
         group: {name: n + 0.123456 * k for n, name in enumerate(names)}
         for k, group in enumerate(("A07", "[/b]", "A very long name of an attack"))
     }
-    print_groups("[/system]", "attack", groups)
+    print_groups("[/system]", "codec", groups)
     shown = capsys.readouterr().out
     for group, values in groups.items():
         assert group in shown
         for name, value in values.items():
             assert f" {METRICS[name].text(value)} " in shown
-    assert "[/system] by attack" in shown
+    assert "[/system] by codec" in shown
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= width
 

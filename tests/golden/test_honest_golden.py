@@ -11,7 +11,11 @@ import pytest
 from lightning_sasv.checks import as_labels
 from lightning_sasv.decisions.costs import PRESETS
 from lightning_sasv.fusion import SYSTEMS, fit_systems, fuse_systems
+from lightning_sasv.metrics.bootstrap import Clusters, impostors, resample
+from lightning_sasv.metrics.comparisons import compare, letters_of, not_distinguishable
+from lightning_sasv.metrics.families import speakers_needed
 from lightning_sasv.metrics.functional.points import Classes
+from lightning_sasv.metrics.intervals import Resampled
 from lightning_sasv.metrics.registry import Settings, explained, values_of
 from lightning_sasv.metrics.speakers import concentration, zoo
 from lightning_sasv.scores import read_scores
@@ -72,6 +76,75 @@ def test_four_costs_of_eleven_systems(
                 assert found.values[metric] == pytest.approx(float(value), abs=1e-4), name
             elif metric == "act_a_dcf":
                 assert found.undefined[metric] == "no LLR"
+
+
+def drawn(
+    scores: dict[str, Scores], fused: dict[str, dict[str, FusedScores]], clusters: Clusters, n: int
+) -> dict[str, list[Resampled]]:
+    """SASV-EER of all systems on eval in replicates."""
+    columns = {name: {"sasv": one.sasv} for name, one in fused["eval"].items()}
+    names = dict.fromkeys(columns, ("sasv_eer",))
+    found = resample(columns, scores["eval"].label, names, clusters, n)
+    return {name: [own["sasv_eer"]] for name, own in found.items()}
+
+
+BCA = {"B1": (19.20, 22.24), "L2c": (1.02, 3.13), "L3c": (0.87, 2.98), "B1v2": (1.48, 3.32),
+       "L3t": (0.85, 2.79), "M3": (0.85, 2.79)}  # fmt: skip
+PERCENTILE = {"B1": (19.11, 22.01), "L2c": (0.92, 2.57), "L3c": (0.77, 2.38), "M3": (0.76, 2.32)}
+NEEDED = {"L2c": 60, "Post": 97, "L3": 267, "L3c": 379, "L3t": 1449}
+LETTERS = {**dict.fromkeys(("M3", "L3t", "L3c", "L3", "Post", "J3"), "a"), "L2c": "ab",
+           "B1v2": "b", "B1c": "c", "L2": "d", "B1": "e"}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_intervals_and_families_by_speaker(
+    scores: dict[str, Scores], fused: dict[str, dict[str, FusedScores]]
+) -> None:
+    systems = drawn(scores, fused, scores["eval"].columns()["speaker"], 2199)
+    for method, table in (("bca", BCA), ("percentile", PERCENTILE)):
+        for name, ends in table.items():
+            found = systems[name][0].interval(method=method)
+            assert found.method == method
+            width = ends[1] - ends[0]
+            assert (100 * found.low, 100 * found.high) == pytest.approx(ends, abs=0.06 * width)
+    families = {n: compare("sasv_eer", systems, adjust=n) for n in ("none", "holm", "bh")}
+    assert [sum(one.apart for one in family) for family in families.values()] == [38, 33, 38]
+    fewer = {
+        n: [Resampled(x.value, x.replicates[:1000], x.left_out)] for n, (x,) in systems.items()
+    }
+    assert not any(one.apart for one in compare("sasv_eer", fewer)), "1,000 are too few for Holm"
+    order = sorted(systems, key=lambda name: systems[name][0].value)
+    assert letters_of(families["holm"], order) == LETTERS
+    near = not_distinguishable(families["holm"], "M3")
+    assert set(near) == {"L3t", "L3c", "L3", "Post", "J3", "L2c"}
+    for name, wanted in NEEDED.items():
+        one = systems[name][0] - systems["M3"][0]
+        needed = speakers_needed(one.value, float(one.replicates.std(ddof=1)), 48)
+        assert needed == pytest.approx(wanted, rel=0.1), name
+
+
+@pytest.mark.slow
+def test_families_of_crossed_draws(
+    shared: Path, scores: dict[str, Scores], fused: dict[str, dict[str, FusedScores]]
+) -> None:
+    """Impostors are those of the CM protocol: 19 people, none of them enrolled."""
+    protocol = shared / "data/sasv2022/protocols/ASVspoof2019.LA.cm.eval.trl.txt"
+    speakers = dict(line.split()[1::-1] for line in protocol.read_text().splitlines())
+    columns = scores["eval"].columns()
+    of_utterance = np.array([speakers[name] for name in columns["utterance"]])
+    impostor = impostors(scores["eval"].label, of_utterance)
+    assert len(set(impostor)) == 1 + 19
+    assert not set(impostor) & set(columns["speaker"])
+    clusters = columns["speaker"], impostor, columns["attack"]
+    systems = drawn(scores, fused, clusters, 2199)
+    found = compare("sasv_eer", systems)
+    assert sum(one.apart for one in found) == 25
+    near = not_distinguishable(found, "M3")
+    assert set(near) == {"L3t", "L3c", "L3", "Post", "J3", "L2c", "B1v2"}
+    for name, ends in {"B1": (17.9, 23.4), "L3c": (0.67, 2.47), "M3": (0.67, 2.33)}.items():
+        one = systems[name][0].interval(method="percentile")
+        width = ends[1] - ends[0]
+        assert (100 * one.low, 100 * one.high) == pytest.approx(ends, abs=0.06 * width)
 
 
 def test_errors_of_each_speaker(
