@@ -17,8 +17,9 @@ from rich.text import Text
 from lightning_sasv.program import WRITTEN, program
 from lightning_sasv.terminal import clean, format_warning
 
-Begin = Callable[[str, int], Callable[..., object]]
-"""Begins a bar, ``begin(text, total)``; what it returns is called with the steps done, or none."""
+Begin = Callable[..., Callable[..., object]]
+"""Begins a bar, ``begin(text, total, before=0)``, where some steps may have been done before; what
+it returns is called with the steps done, or none."""
 
 _OF_NO_CONCERN = (
     ".*does not have many workers.*",
@@ -27,6 +28,9 @@ _OF_NO_CONCERN = (
     ".*treespec, LeafSpec.*",
     ".*LightningCLI's args parameter.*",
     ".*The dirpath has changed.*",  # a folder of results may be moved
+    ".*`self.log\\('(val|dev|eval)/.*sync_dist=True.*",  # the same in every process already
+    ".*predict returned None.*",  # scores are written, not returned
+    ".*manual optimization and every_n_train_steps.*",
 )
 
 
@@ -59,7 +63,8 @@ def quiet() -> None:
     """Silence what Lightning says of itself, and warnings that do not apply to our loaders."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    for text in (".*",) if program().quiet else _OF_NO_CONCERN:
+    alone = () if "SLURM_JOB_ID" in os.environ else (".*`srun` command is available.*",)
+    for text in (".*",) if program().quiet else (*_OF_NO_CONCERN, *alone):
         warnings.filterwarnings("ignore", message=f"(?s){text}")
     warnings.formatwarning = format_warning  # Lightning has one of its own
     Console.on_broken_pipe = _go_on_unread  # type: ignore[method-assign, assignment]
@@ -109,8 +114,9 @@ def progress(unit: str = "", output: bool = False) -> Iterator[Begin]:
 
     class Speed(bar.ProgressColumn):
         def render(self, task: bar.Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text(f"{'–' if speed is None else f'{speed:.1f}'} {unit}/s")
+            done, seconds = task.completed - task.fields["before"], task.elapsed
+            speed = f"{done / seconds:.1f}" if done and seconds else "–"
+            return Text(f"{speed} {unit}/s")
 
     console = Terminal(stderr=not output, wrap=True)
     name = bar.TextColumn("{task.description}", markup=False)
@@ -125,8 +131,8 @@ def progress(unit: str = "", output: bool = False) -> Iterator[Begin]:
     disable = program().quiet or not (output or console.is_terminal)
     with bar.Progress(*columns, console=console, transient=not unit, disable=disable) as bars:
 
-        def begin(text: str, total: int) -> Callable[..., object]:
-            task = bars.add_task(clean(text), total=total)
+        def begin(text: str, total: int, before: int = 0) -> Callable[..., object]:
+            task = bars.add_task(clean(text), total=total, completed=before, before=before)
             return lambda steps=1: bars.advance(task, steps)
 
         yield begin

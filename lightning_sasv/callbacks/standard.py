@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from pytorch_lightning import Callback
 from pytorch_lightning.accelerators import MPSAccelerator
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar, RichProgressBar
+from pytorch_lightning.loggers import CSVLogger
+from pytorch_lightning.utilities import rank_zero_warn
 
 from lightning_sasv.callbacks.fit_fusion import FitFusion
 from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast
@@ -27,8 +30,13 @@ def settle(settings: Mapping[str, Any], quiet: bool = False) -> dict[str, Any]:
     bar = settings.get("enable_progress_bar") is not False and not quiet
     saves = settings.get("enable_checkpointing") is not False
     listed = given if isinstance(given, Sequence) else [given]
+    logger = settings.get("logger")
+    if logger is True and not any(map(find_spec, ("tensorboard", "tensorboardX"))):
+        rank_zero_warn("TensorBoard is not installed: metrics are logged to metrics.csv instead")
+        logger = CSVLogger(settings.get("default_root_dir") or ".")
     return {
         **settings,
+        "logger": logger,
         "callbacks": with_ours(listed, bar, saves),
         "accelerator": usable(settings.get("accelerator") or "auto"),
         **({} if bar else {"enable_progress_bar": False}),

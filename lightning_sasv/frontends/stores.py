@@ -125,8 +125,8 @@ def extract_store(
     todo = [utterance for utterance in utterances if utterance.id not in done]
     result = Extraction(None)
     total = len(utterances)
-    advance = begin(f"{path.stem:<14}", total) if begin else (lambda steps: None)
-    advance(total - len(todo))
+    before = total - len(todo)
+    advance = begin(f"{path.stem:<14}", total, before) if begin else (lambda steps: None)
     start = time.perf_counter()
     advise("what was embedded is kept: the same command goes on")
     with closing(embed_files(front_end, todo, find, resources)) as batches:  # ends its threads

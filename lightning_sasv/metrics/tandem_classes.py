@@ -167,7 +167,8 @@ class CrossEntropy(PairMetric):
         logits = torch.stack([-ts, torch.zeros_like(tn), -tn], dim=1)  # (trials, 3)
         logits = logits + torch.as_tensor(self.prior, device=tn.device).log()
         loss = torch.nn.functional.cross_entropy(logits, codes, reduction="none")
-        sums = torch.bincount(codes, weights=loss, minlength=3)
+        # a weighted bincount has no fixed order on a GPU, and is refused there if one is asked for
+        sums = torch.stack([loss[codes == code].sum() for code in range(3)])
         setattr(self, self._losses, getattr(self, self._losses) + sums.to(self.device))
         self.trials = self.trials + torch.bincount(codes, minlength=3).to(self.device)
 

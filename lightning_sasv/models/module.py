@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import cast
 
@@ -20,6 +20,16 @@ from lightning_sasv.models.cm_head import IN_DIM, CMHead
 from lightning_sasv.models.optimised import Optimised
 from lightning_sasv.models.scoring import ProbeScores, ScoredTrials, has_every_class
 from lightning_sasv.trials import TrialClass
+
+
+class StaysHere(nn.ModuleDict):
+    """Modules that stay on the CPU as they are, whatever device and type those around them take.
+
+    Systems are small, and are fitted there exactly; a copy to a GPU and back would serve nothing.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> StaysHere:
+        return self
 
 
 class SASVModule(Optimised):
@@ -75,13 +85,16 @@ class SASVModule(Optimised):
         if unknown:
             raise InputError(f"model.fusion: a fusion system has no setting {min(unknown)!r}")
         self.names = tuple(systems)
-        self.fusion = nn.ModuleDict(
+        self.fusion = StaysHere(
             {
                 self._key(name, copy): build_system(name, **(fusion or {}))
                 for name in systems
                 for copy in range(len(self.seeds))
             }
         )
+        # every process fits them to the same scores: nothing to be shared, least of all by a GPU
+        own = [f"fusion.{name}" for name, _ in self.fusion.named_buffers()]
+        self._ddp_params_and_buffers_to_ignore = own
         self.dev_rates: list[float] = []
         self._probe_scores: ProbeScores | None = None
         self._scored: ScoredTrials | None = None

@@ -11,6 +11,7 @@ from pytorch_lightning.callbacks import (
     RichProgressBar,
     TQDMProgressBar,
 )
+from pytorch_lightning.loggers import CSVLogger
 
 from lightning_sasv.callbacks import FitFusion, KeepBest, LogFigures, SaveLast, WriteResults
 from lightning_sasv.callbacks.standard import settle, usable, with_ours
@@ -53,6 +54,13 @@ def test_bars_and_checkpoints_can_be_left_out() -> None:
     other = TQDMProgressBar()
     assert with_ours([other])[-1] is other
     assert len(with_ours([other])) == len(OURS)
+
+
+def test_missing_tensorboard_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightning_sasv.callbacks.standard.find_spec", lambda name: None)
+    with pytest.warns(UserWarning, match="TensorBoard is not installed: .* to metrics.csv"):
+        assert isinstance(settle({"logger": True})["logger"], CSVLogger)
+    assert settle({"logger": False})["logger"] is False
 
 
 def test_apples_gpu_is_never_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,15 +47,15 @@ def test_store_has_the_embeddings_in_the_order_of_the_list(
 def test_progress_counts_every_utterance(audio: AudioFolder, tmp_path: Path) -> None:
     told: list[object] = []
 
-    def begin(text: str, total: int) -> Callable[..., object]:
-        told.append((text.strip(), total))
+    def begin(text: str, total: int, before: int) -> Callable[..., object]:
+        told.append((text.strip(), total, before))
         return told.append
 
     names = [*named(*range(10)), Utterance("absent", "absent")]
     path = tmp_path / "x.safetensors"
     extract(Moments(), names, audio.find, path, CPU, begin=begin)
     extract(Moments(), names, audio.find, path, CPU, begin=begin)
-    assert told == [("x", 11), 0, 4, 4, 3, ("x", 11), 10, 1]
+    assert told == [("x", 11, 0), 4, 4, 3, ("x", 11, 10), 1]
 
 
 def break_files(audio: AudioFolder) -> dict[str, str]:
