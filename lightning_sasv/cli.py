@@ -22,7 +22,7 @@ TRAINING = {
     "fit": "train the CM head, fit the fusion systems on dev, evaluate the best checkpoint",
     "validate": "score dev with a checkpoint and write scores and metrics",
     "test": "score eval with a checkpoint and write scores and metrics",
-    "predict": "score eval with a checkpoint and write scores only",
+    "predict": "score eval, or the trials of --data.trials, with a checkpoint; no metrics",
 }
 COMMANDS = {
     "table": ("table", "table", "Table 1: every system, every seed, beside the paper's numbers"),

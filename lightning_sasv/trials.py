@@ -26,6 +26,9 @@ class TrialClass(IntEnum):
         return self.name.lower()
 
 
+UNKNOWN = -1
+"""In place of the class of a trial that nobody knows."""
+
 SPLITS = ("dev", "eval")
 """Sets of trials: everything is fitted on the first and evaluated on the second."""
 
@@ -83,7 +86,7 @@ class Scores:
     Attributes:
         asv: ASV score of each trial (cosine), float64.
         cm: CM score of each trial (logit difference), float64.
-        label: ``TrialClass`` code of each trial.
+        label: ``TrialClass`` code of each trial, or ``UNKNOWN`` of all.
         speaker: Enrolled speaker.
         utterance: Probe utterance.
         attack: Attack of the probe, ``-`` for bona fide speech.

@@ -18,7 +18,7 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.loggers import WandbLogger
 
 from lightning_sasv.checkpoints import Extension, extensions_in, read_checkpoint, settings
-from lightning_sasv.data.corpus import Corpus
+from lightning_sasv.data.corpus import Corpus, TrialsAlone
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
@@ -116,7 +116,7 @@ class Origin:
             )
         if "root" in given and data.root != self.place("root"):
             data.protocols, data.name = told.protocols, told.name
-        for name in ("root", "protocols"):
+        for name in ("root", "protocols") if data.trials is None else ("root",):
             if data[name] is not None and name not in given and not Path(data[name]).exists():
                 raise InputError(
                     f"the {'data' if name == 'root' else name} of {self.path} were at "
@@ -124,8 +124,9 @@ class Origin:
                 )
         own = {**self.data, "root": self.place("root"), "protocols": self.place("protocols")}
         asked = _differences({name: own.get(name) for name in CORPUS}, data)
-        if "root" in given:
-            asked["root"] = str(Path(data.root).resolve())
+        for name in {"root"} & given | {"trials", "enrolment"}:
+            if data[name] is not None:
+                asked[name] = str(Path(data[name]).resolve())
         return asked
 
     def notes(self, corpus: Corpus, asked: Mapping[str, Any]) -> list[str]:
@@ -139,6 +140,8 @@ class Origin:
             InputError: The data have changed since, and nobody asked for others.
         """
         was = self.made.get("corpus", {})
+        if isinstance(corpus, TrialsAlone):
+            return [f"scores {len(corpus.eval.trials):,} trials of {Path(asked['trials']).name}"]
         if "fingerprint" not in was:
             return [f"{self.path.name} does not record its corpus: used is {corpus.name}"]
         same = was["fingerprint"] == corpus.fingerprint

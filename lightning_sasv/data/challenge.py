@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lightning_sasv.data.corpus import Corpus, TrainingSet, TrialSet, mean_models
+import torch
+from torch import Tensor
+
+from lightning_sasv.data.corpus import Corpus, TrainingSet, TrialsAlone, TrialSet, mean_models
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.data.protocols import (
     ENROLMENT_PROTOCOLS,
@@ -14,6 +17,7 @@ from lightning_sasv.data.protocols import (
     TRIAL_PROTOCOL,
     read_enrolment,
     read_trials,
+    read_trials_to_score,
     read_utterances,
     write_trials,
     write_utterances,
@@ -92,6 +96,55 @@ def load_corpus(
     train = TrainingSet(utterances, load_embeddings(root, "cm_embd_trn"))
     dev, evaluation = (_load_trials(root, lists, split) for split in SPLITS)
     return Corpus(corpus_name(root, name), train, dev, evaluation)
+
+
+def load_trials(
+    root: str | Path, trials: str | Path, enrolment: str | None = None, name: str | None = None
+) -> TrialsAlone:
+    """Trials of a list that need neither labels nor the rest of a corpus.
+
+    Args:
+        root: Folder with embeddings at any depth, ``asv_embd*``, ``cm_embd*`` and ``spk_model*``
+            as ``.pk`` or ``.safetensors``; each is looked for in every file of its kind.
+        trials: List of trials, with labels or without.
+        enrolment: Enrolment lists of the speakers, separated by commas, in place of ``spk_model*``.
+        name: Name of the corpus; by default the folder's.
+    """
+    root, rows = Path(root), read_trials_to_score(trials)
+    speakers, probes = (list(dict.fromkeys(one.tolist())) for one in (rows.speaker, rows.utterance))
+    if enrolment:
+        lists = read_enrolment(*enrolment.split(","))
+        if lacking := [speaker for speaker in speakers if speaker not in lists]:
+            raise InputError(f"{enrolment}: no enrolment of {', '.join(lacking[:10])}")
+        own = {speaker: lists[speaker] for speaker in speakers}
+        used = dict.fromkeys(name for names in own.values() for name in names)
+        models = mean_models(_gather(root, "asv_embd", list(used)), own, f"models of {enrolment}")
+    else:
+        models = _gather(root, "spk_model", speakers)
+    asv, cm = (_gather(root, kind, probes) for kind in ("asv_embd", "cm_embd"))
+    return TrialsAlone(corpus_name(root, name), TrialSet("trials", rows, asv, cm, models))
+
+
+def _gather(root: Path, kind: str, names: list[str]) -> EmbeddingStore:
+    """Embeddings of these names, wherever they stand in the files of a kind."""
+    paths = [p for p in sorted(root.rglob(f"{kind}*")) if p.suffix in (SUFFIX, PICKLE)]
+    stems = list(dict.fromkeys(p.stem for p in paths if p.stem == kind or p.stem[len(kind)] == "_"))
+    if not stems:
+        remedy = "; give --data.enrolment" if kind == "spk_model" else ""
+        raise InputError(
+            f"no embeddings {kind}{SUFFIX} or {kind}_….{PICKLE[1:]} below {root}{remedy}"
+        )
+    found: dict[str, Tensor] = {}
+    for store in (load_embeddings(root, stem) for stem in stems):
+        own = [name for name in names if name in store]
+        for known, vector in zip(own, store.select(own), strict=True):
+            if known in found and not torch.equal(found[known], vector):
+                raise InputError(f"{known} has two embeddings below {root}, one in {store.source}")
+            found[known] = vector
+    vectors = torch.stack([*found.values()]) if found else torch.empty(0, 1)
+    gathered = EmbeddingStore(list(found), vectors, f"{kind} below {root}")
+    gathered.rows(names)  # those that are nowhere are named
+    return gathered
 
 
 def save_corpus(

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.protocols import TrialList, UtteranceList
 from lightning_sasv.errors import InputError
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import SPLITS, TrialClass
 
 ASV_DIM, CM_DIM = 192, 160
 """Sizes of the ECAPA-TDNN and AASIST embeddings."""
@@ -47,7 +47,7 @@ class TrialSet:
     """Trials to be scored, with the embeddings of their probes and enrolled speakers.
 
     Attributes:
-        name: ``dev`` or ``eval``.
+        name: ``dev`` or ``eval``, or another name for trials of which nothing is measured.
         trials: The trials.
         asv: ASV embeddings of the probes.
         cm: CM embeddings of the probes.
@@ -66,7 +66,7 @@ class TrialSet:
                 f"{self.models.source} has {self.models.dim} dimensions, {self.asv.source} "
                 f"{self.asv.dim}; probes and speakers need the same front end"
             )
-        for code in TrialClass:
+        for code in TrialClass if self.name in SPLITS else ():
             if not (self.trials.label == code).any():
                 raise InputError(f"the {self.name} trial list has no {code} trial")
 
@@ -93,6 +93,10 @@ class TrialSet:
     def label(self) -> Tensor:
         """``TrialClass`` code of each trial, int64."""
         return torch.from_numpy(self.trials.label.astype(np.int64))
+
+    def check(self) -> None:
+        """Look up every embedding."""
+        _ = self.asv_scores, self.probe_vectors
 
     @cached_property
     def asv_scores(self) -> Tensor:
@@ -132,7 +136,12 @@ class Corpus:
         """Look up every embedding, so that a missing one is reported before any work."""
         _ = self.train.vectors
         for data in (self.dev, self.eval):
-            _ = data.asv_scores, data.probe_vectors
+            data.check()
+
+    @property
+    def cm_stores(self) -> tuple[EmbeddingStore, ...]:
+        """CM embeddings of all sets."""
+        return self.train.cm, self.dev.cm, self.eval.cm
 
     @property
     def sizes(self) -> str:
@@ -156,3 +165,24 @@ class Corpus:
         for tensor in tensors:
             found.update(tensor.contiguous().view(torch.uint8).numpy().data)
         return found.hexdigest()
+
+
+class TrialsAlone(Corpus):
+    """Trials that are only scored, in the place of eval: there is no training set and no dev.
+
+    Args:
+        name: Name of the corpus that they are of.
+        trials: The trials.
+    """
+
+    def __init__(self, name: str, trials: TrialSet) -> None:
+        vars(self).update(name=name, eval=trials)
+
+    def check(self) -> None:
+        """Look up every embedding."""
+        self.eval.check()
+
+    @property
+    def cm_stores(self) -> tuple[EmbeddingStore, ...]:
+        """CM embeddings of the trials."""
+        return (self.eval.cm,)

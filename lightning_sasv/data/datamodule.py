@@ -11,7 +11,7 @@ from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 
 from lightning_sasv.checkpoints import read_checkpoint, settings
-from lightning_sasv.data.challenge import load_corpus
+from lightning_sasv.data.challenge import load_corpus, load_trials
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import BlockLoader, InOrder, ProbeBatch, ProbeBatches, TrainBlocks
 from lightning_sasv.data.sampler import TrialSampler
@@ -34,6 +34,10 @@ class SASVDataModule(LightningDataModule):
         steps_per_block: Optimiser steps inside one Lightning step; does not change the result.
         score_batch_size: Probes that are scored at once.
         seeds: Training seeds; set from ``--seed_everything`` on the command line.
+        trials: ``predict``: a list of trials to score in place of eval, ``speaker utterance`` or
+            any list with labels; nothing but embeddings below ``root`` is needed.
+        enrolment: Enrolment lists of the speakers of ``trials``, ``speaker utterance,utterance``,
+            separated by commas, where ``root`` has no speaker models.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class SASVDataModule(LightningDataModule):
         steps_per_block: int = 32,
         score_batch_size: int = 1024,
         seeds: Sequence[int] = (1986,),
+        trials: str | None = None,
+        enrolment: str | None = None,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -54,6 +60,7 @@ class SASVDataModule(LightningDataModule):
             if self.hparams[key] < 1:
                 raise InputError(f"data.{key} must be at least 1, got {self.hparams[key]}")
         self.root, self.protocols, self.name = root, protocols, name
+        self.trials, self.enrolment = trials, enrolment
         self.scale, self.twin_seed = scale, twin_seed
         self.batch_size, self.steps_per_block = batch_size, steps_per_block
         self.score_batch_size, self.seeds = score_batch_size, tuple(seeds)
@@ -85,12 +92,17 @@ class SASVDataModule(LightningDataModule):
     @cached_property
     def corpus(self) -> Corpus:
         """The corpus, read or made once."""
+        if self.trials is not None and self.root is not None:
+            return load_trials(self.root, self.trials, self.enrolment, self.name)
         if self.root is None:
             return make_twin(self.scale, self.twin_seed)
         return load_corpus(self.root, self.protocols, self.name)
 
     def setup(self, stage: str) -> None:
         """Load and check the corpus now, so that a mistake in it is reported before any work."""
+        if self.trials is not None and (stage != "predict" or self.root is None):
+            wrong = "needs --data.root, too" if stage == "predict" else "is for predict alone"
+            raise InputError(f"--data.trials {wrong}")
         self.corpus.check()
         if stage == "fit":
             TrialSampler(self.corpus.train.utterances)

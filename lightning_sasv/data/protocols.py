@@ -11,9 +11,12 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.scores import ScoreTable, read_table, write_table
 from lightning_sasv.scores.layouts import LABELS
 from lightning_sasv.scores.table import TEXT
+from lightning_sasv.scores.text import lines_of, load
+from lightning_sasv.trials import UNKNOWN
 
 TRIALS, UTTERANCES, ENROLMENT = "sasv2022-protocol", "asvspoof2019-cm-protocol", "enrolment"
-"""Layouts of the three kinds of protocols."""
+UNLABELLED = "trials"
+"""Layouts of the kinds of protocols."""
 TRAIN_PROTOCOL = "ASVspoof2019.LA.cm.train.trn.txt"
 TRIAL_PROTOCOL = "ASVspoof2019.LA.asv.{split}.gi.trl.txt"
 ENROLMENT_PROTOCOLS = tuple(
@@ -30,8 +33,8 @@ class TrialList:
     Attributes:
         speaker: Enrolled speaker of each trial.
         utterance: Probe utterance of each trial.
-        attack: Attack of the probe (``A07``), ``-`` for bona fide speech.
-        label: ``TrialClass`` code of each trial, int8.
+        attack: Attack of the probe (``A07``), ``-`` for bona fide speech; empty where not known.
+        label: ``TrialClass`` code of each trial, int8; ``UNKNOWN`` of all where they have none.
     """
 
     speaker: np.ndarray
@@ -63,7 +66,7 @@ class UtteranceList:
         return len(self.bonafide)
 
 
-def _read(path: str | Path, layout: str) -> ScoreTable:
+def _read(path: str | Path, layout: str | None) -> ScoreTable:
     """A protocol as a table; arrays of text would lose a NUL at the end of a name."""
     import polars as pl
 
@@ -82,6 +85,18 @@ def read_trials(path: str | Path) -> TrialList:
     table = _read(path, TRIALS)
     names = {name: table.text(name) for name in TEXT}
     return TrialList(**names, label=table.labels().astype(np.int8))
+
+
+def read_trials_to_score(path: str | Path) -> TrialList:
+    """Read trials that need no labels: ``speaker utterance``, or any list or table with these."""
+    line = next(iter(lines_of(Path(path), load(Path(path), mend=True))), (1, ""))[1]
+    bare = len(line.split()) == 2 and "," not in line
+    table = _read(path, UNLABELLED if bare else None)
+    table.need(["speaker", "utterance"], "a trial list")
+    names = {name: table.text(name) for name in TEXT if name in table}
+    known = "label" in table and not table.has_cm_labels
+    label = table.labels().astype(np.int8) if known else np.full(len(table), UNKNOWN, np.int8)
+    return TrialList(**{"attack": np.full(len(table), "")} | names, label=label)
 
 
 def read_utterances(path: str | Path) -> UtteranceList:

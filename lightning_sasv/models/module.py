@@ -108,8 +108,8 @@ class SASVModule(Optimised):
     def check(self, corpus: Corpus) -> None:
         """Check that the embeddings have the size that the head expects, or take theirs."""
         if self.hparams["in_dim"] is None:
-            self._take_size(corpus.train.cm.dim)
-        for store in (corpus.train.cm, corpus.dev.cm, corpus.eval.cm):
+            self._take_size(corpus.cm_stores[0].dim)
+        for store in corpus.cm_stores:
             store.require_dim(self.head.in_dim)
 
     def _take_size(self, size: int) -> None:

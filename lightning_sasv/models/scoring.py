@@ -92,6 +92,6 @@ def score_table(data: TrialSet, scored: ScoredTrials, fused: Mapping[str, FusedS
         scored.label.numpy(),
         speaker=trials.speaker[kept],
         utterance=trials.utterance[kept],
-        attack=trials.attack[kept],
+        attack=trials.attack[kept] if (trials.attack != "").any() else None,
         extra={f"sasv_{name}": scores.sasv.cpu().numpy() for name, scores in fused.items()},
     )

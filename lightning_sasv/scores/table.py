@@ -180,8 +180,8 @@ def from_scores(scores: Scores, path: Path) -> ScoreTable:
     """The table of plain arrays."""
     import polars as pl
 
-    columns = {name: getattr(scores, name) for name in TEXT}
-    columns |= {"label": np.asarray(LABELS)[np.asarray(scores.label).astype(int)]}
+    columns, label = {name: getattr(scores, name) for name in TEXT}, np.asarray(scores.label)
+    columns |= {"label": None if (label < 0).any() else np.asarray(LABELS)[label.astype(int)]}
     columns |= {"asv_score": scores.asv, "cm_score": scores.cm} | scores.extra
     present = {name: values for name, values in columns.items() if values is not None}
     series = [

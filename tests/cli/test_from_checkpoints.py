@@ -17,7 +17,7 @@ from lightning_sasv.data import make_twin
 from lightning_sasv.data.challenge import save_corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import sha256
-from lightning_sasv.scores import read_scores
+from lightning_sasv.scores import read_scores, read_table
 from tests.helpers import failure_of
 
 CONFIGS = base_config().parent
@@ -282,3 +282,49 @@ def test_links_in_a_received_run_are_not_followed(here: Path, capsys: Capture) -
     (RUN / "tests").symlink_to(here / "elsewhere")
     assert "is a link that leads out of" in failure_of(capsys, "test", "--ckpt_path", LAST)
     assert not any((here / "elsewhere").iterdir())
+
+
+# New trials
+
+
+@pytest.fixture
+def rows(there: Path) -> list[list[str]]:
+    """Every third eval trial; the folder ``new`` holds embeddings of eval and nothing else."""
+    shutil.copytree(there / "data", there / "new")
+    shutil.rmtree(there / "new" / "protocols")
+    for name in ("cm_embd_trn", "asv_embd_dev", "cm_embd_dev", "spk_model_dev"):
+        (there / "new" / "embeddings" / f"{name}.safetensors").unlink()
+    (list_,) = (there / "data").rglob("*.asv.eval.gi.trl.txt")
+    lines = list_.read_text().splitlines()
+    return [line.split() for line in lines[::3]]
+
+
+@pytest.mark.parametrize("columns", [(0, 1), (0, 1, 3), (0, 1, 2, 3)])
+def test_a_checkpoint_scores_a_new_list(
+    columns: tuple[int, ...], rows: list[list[str]], capsys: Capture
+) -> None:
+    Path("list.txt").write_text("".join(f"{' '.join(row[c] for c in columns)}\n" for row in rows))
+    main(["predict", "--ckpt_path", str(BEST), "--data.root=new", "--data.trials=list.txt"])
+    done = capsys.readouterr()
+    assert f"scores {len(rows):,} trials of list.txt" in done.err
+    folder = Path(done.out.rpartition("Written to ")[2].strip())
+    (file,) = (folder / "scores").iterdir()
+    table, whole = read_table(file), read_table(RUN / "scores" / "eval.csv")
+    assert file.name == "trials.csv"
+    assert ("label" in table) == (3 in columns)
+    assert ("attack" in table) == (2 in columns)
+    assert table.frame["utterance"].to_list() == [row[1] for row in rows]
+    for name in ("asv_score", "cm_score", "sasv_L3c"):
+        assert (table.numbers(name) == whole.numbers(name)[::3]).all()
+
+
+def test_a_list_is_for_predict_and_needs_its_embeddings(
+    rows: list[list[str]], capsys: Capture
+) -> None:
+    given = ["--ckpt_path", BEST, "--data.trials=list.txt"]
+    Path("list.txt").write_text("NOBODY U1\n")
+    assert "is for predict alone" in failure_of(capsys, "test", *given, "--data.root=new")
+    said = failure_of(capsys, "predict", *given, "--data.root=new")
+    assert "spk_model below new: no embedding for 1 id(s), first: NOBODY" in said
+    Path("list.txt").write_text("only_one_column\n")
+    assert "list.txt" in failure_of(capsys, "predict", *given, "--data.root=new")

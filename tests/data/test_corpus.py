@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from lightning_sasv.cli import main
 from lightning_sasv.data import Corpus, EmbeddingStore, load_corpus, make_twin
-from lightning_sasv.data.challenge import save_corpus
+from lightning_sasv.data.challenge import load_trials, save_corpus
 from lightning_sasv.data.embeddings import FORMAT
 from lightning_sasv.data.protocols import (
     ENROLMENT_PROTOCOLS,
@@ -201,3 +201,37 @@ def test_commands_that_write_and_import_a_corpus(
     one, two = load_corpus(tmp_path / "sim"), load_corpus(tmp_path / "store")
     assert one.fingerprint == two.fingerprint
     assert json.loads((tmp_path / "store" / MARKER).read_text())["name"] == "twin"
+
+
+def test_speakers_of_new_trials_are_enrolled_from_lists(
+    twin: Corpus, folder: Path, tmp_path: Path
+) -> None:
+    names = twin.eval.asv.ids[:3]
+    (tmp_path / "trials.txt").write_text(f"NEW {names[2]}\nNEW {names[0]}\n")
+    (tmp_path / "enrol.txt").write_text(f"NEW {names[0]},{names[1]}\n")
+    found = load_trials(folder, tmp_path / "trials.txt", str(tmp_path / "enrol.txt")).eval
+    model = twin.eval.asv.select(names[:2]).mean(0)
+    probes = twin.eval.asv.select([names[2], names[0]])
+    expected = torch.nn.functional.cosine_similarity(probes, model[None])
+    torch.testing.assert_close(found.asv_scores, expected)
+    assert found.label.tolist() == [-1, -1]
+    (tmp_path / "trials.txt").write_text(f"OTHER {names[2]}\n")
+    with pytest.raises(InputError, match=r"enrol\.txt: no enrolment of OTHER"):
+        load_trials(folder, tmp_path / "trials.txt", str(tmp_path / "enrol.txt"))
+
+
+def test_an_utterance_of_new_trials_has_one_embedding(
+    twin: Corpus, folder: Path, tmp_path: Path
+) -> None:
+    speaker, probe = twin.eval.trials.speaker[0], twin.eval.trials.utterance[0]
+    (tmp_path / "trials.txt").write_text(f"{speaker} {probe}\n")
+    store = EmbeddingStore([probe], twin.eval.cm.select([probe]))
+    store.save(folder / "cm_embd_more.safetensors")
+    assert load_trials(folder, tmp_path / "trials.txt").eval.probes == [probe]
+    EmbeddingStore([probe], store.vectors + 1).save(folder / "cm_embd_more.safetensors")
+    with pytest.raises(InputError, match="has two embeddings below"):
+        load_trials(folder, tmp_path / "trials.txt")
+    for path in folder.rglob("spk_model*"):
+        path.unlink()
+    with pytest.raises(InputError, match=r"no embeddings spk_model.*give --data\.enrolment"):
+        load_trials(folder, tmp_path / "trials.txt")
