@@ -89,7 +89,7 @@ def read_trials(path: str | Path) -> TrialList:
 
 def read_trials_to_score(path: str | Path) -> TrialList:
     """Read trials that need no labels: ``speaker utterance``, or any list or table with these."""
-    line = next(iter(lines_of(Path(path), load(Path(path), mend=True))), (1, ""))[1]
+    line = next(iter(lines_of(Path(path), load(Path(path), mend=True)[0])), (1, ""))[1]
     bare = len(line.split()) == 2 and "," not in line
     table = _read(path, UNLABELLED if bare else None)
     table.need(["speaker", "utterance"], "a trial list")
