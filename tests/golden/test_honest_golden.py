@@ -147,6 +147,62 @@ def test_families_of_crossed_draws(
         assert (100 * one.low, 100 * one.high) == pytest.approx(ends, abs=0.06 * width)
 
 
+def grid_eer(missed: np.ndarray, accepted: np.ndarray) -> np.ndarray:
+    """EERs of rows of error counts on ascending thresholds, the first of each row being all."""
+    gap = missed / missed[:, -1:] - accepted / accepted[:, :1]  # from −1 to 1
+    at = np.maximum((gap < 0).sum(axis=1), 1)
+    row = np.arange(len(gap))
+    share = gap[row, at] / (gap[row, at] - gap[row, at - 1])
+    rates = missed / missed[:, -1:]
+    return share * rates[row, at - 1] + (1 - share) * rates[row, at]
+
+
+@pytest.mark.slow
+def test_how_often_intervals_hold_the_truth(
+    scores: dict[str, Scores], fused: dict[str, dict[str, FusedScores]]
+) -> None:
+    """Sets of 48 speakers drawn from the real ones: by speaker 4 to 9 of 10, by trial half."""
+    rng, one = np.random.default_rng(1), scores["eval"]
+    column, speaker = fused["eval"]["L3c"].sasv, one.columns()["speaker"]
+    target = one.label == 1
+    edges = np.concatenate([np.quantile(column[target], np.linspace(0, 0.3, 300)), [np.inf]])
+    number = np.unique(speaker, return_inverse=True)[1]
+    bins = np.searchsorted(edges, column)  # rejected from this threshold on
+    tables = [np.zeros((48, edges.size)) for _ in range(2)]
+    for table, kind in zip(tables, (target, ~target), strict=True):
+        np.add.at(table, (number[kind], bins[kind]), 1)
+
+    def eers(positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
+        below = np.cumsum(negatives, axis=1)
+        accepted = np.column_stack([below[:, -1], below[:, -1:] - below])
+        missed = np.column_stack([np.zeros(len(positives)), np.cumsum(positives, axis=1)])
+        return grid_eer(missed, accepted)
+
+    def weigh(weights: np.ndarray) -> np.ndarray:
+        return eers(*(weights @ table for table in tables))
+
+    truth = float(weigh(np.ones((1, 48)))[0])
+    assert 100 * truth == pytest.approx(1.42, abs=0.02)
+    held: dict[str, list[bool]] = {"percentile": [], "bca": [], "trial": []}
+    for trial in range(200):
+        drawn = rng.multinomial(48, np.full(48, 1 / 48))
+        again = rng.multinomial(48, drawn / 48, size=399)
+        without = [drawn - (np.arange(48) == k) for k in np.repeat(np.arange(48), drawn)]
+        found = Resampled(float(weigh(drawn[None])[0]), weigh(again), weigh(np.array(without)))
+        for method in ("percentile", "bca"):
+            ends = found.interval(method=method)
+            held[method].append(ends.low <= truth <= ends.high)
+        if trial < 60:
+            parts = [drawn @ table for table in tables]
+            sets = (rng.multinomial(int(part.sum()), part / part.sum(), size=199) for part in parts)
+            ends = Resampled(found.value, eers(*sets)).interval()
+            held["trial"].append(ends.low <= truth <= ends.high)
+    share = {name: np.mean(one) for name, one in held.items()}
+    assert 0.80 <= share["percentile"] <= 0.93, share
+    assert share["percentile"] <= share["bca"] <= 0.97, share
+    assert share["trial"] < 0.55, share
+
+
 def test_errors_of_each_speaker(
     scores: dict[str, Scores], fused: dict[str, dict[str, FusedScores]]
 ) -> None:
