@@ -89,8 +89,9 @@ class Draws:
 
     @property
     def intervals(self) -> dict[str, dict[str, Interval]]:
-        """Intervals by system and metric; none where trials were drawn for comparisons alone."""
-        if self.wanted.ci in (None, "known") and self.drawn == ("trial",):
+        """Intervals by system and metric; none where draws are for comparisons alone."""
+        unasked = self.wanted.ci in (None, "known") and self.drawn == ("trial",)
+        if unasked or self.wanted.ci == "none":
             return {}
         return {
             name: {metric: one.interval(method=self.wanted.interval) for metric, one in own.items()}
@@ -235,7 +236,7 @@ def _notes(scored: Systems, way: str, drawn: Sequence[str]) -> list[str]:
         return []
     if drawn == ("trial",):
         return ["speakers are not known (no column speaker): trials are drawn"]
-    if "impostor" in drawn:
+    if "impostor" in drawn or TrialClass.NONTARGET not in scored.labels:
         return []
     return ["impostors are not known (no column test_speaker): intervals leave them out"]
 
@@ -257,7 +258,7 @@ def _misses(scored: Systems, settings: Settings) -> dict[str, Concentration]:
         return {}
     names = scored.column("speaker", "intervals")
     return {
-        name: concentration(columns["sasv"], scored.labels, names, settings=settings)
+        name: concentration(zoo(columns["sasv"], scored.labels, names, settings=settings))
         for name, columns in scored.columns.items()
         if "sasv" in columns
     }

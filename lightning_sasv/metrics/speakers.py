@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -107,24 +108,18 @@ def zoo(
     return [SpeakerErrors(*row) for row in rows]
 
 
-def concentration(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    speakers: ArrayLike,
-    threshold: float | None = None,
-    settings: Settings = DEFAULTS,
-) -> Concentration:
+def concentration(errors: Sequence[SpeakerErrors]) -> Concentration:
     """Share of the misses of the worst speaker, and how many speakers have none.
 
-    Arguments are those of :func:`zoo`.
+    Args:
+        errors: What :func:`zoo` found.
 
     Example:
         >>> scores, labels = [2.0, 0.5, 1.0, 0.0], ["target", "target", "nontarget", "spoof"]
-        >>> concentration(scores, labels, ["a", "b", "b", "b"], 1.0)
+        >>> concentration(zoo(scores, labels, ["a", "b", "b", "b"], 1.0))
         Concentration(speakers=2, misses=1, worst='b', worst_share=1.0, without_a_miss=1)
     """
-    found = zoo(scores, labels, speakers, threshold, settings)
-    worst, total = max(found, key=lambda one: one.misses), sum(one.misses for one in found)
-    without = sum(one.misses == 0 for one in found)
+    worst, total = max(errors, key=lambda one: one.misses), sum(one.misses for one in errors)
+    without = sum(one.misses == 0 for one in errors)
     share = worst.misses / total if total else 0.0
-    return Concentration(len(found), total, worst.speaker, share, without)
+    return Concentration(len(errors), total, worst.speaker, share, without)

@@ -194,6 +194,13 @@ def test_what_is_drawn_depends_on_what_is_known(table: ScoreTable) -> None:
     asked = evaluate_tables({"x": nobody}, Options(ci="trial", replicates=39))
     assert asked.intervals["A"]["sasv_eer"].method == "percentile"
     assert not evaluate_tables({"x": table}, Options(ci="none")).draws.systems
+    compared = Options(ci="none", compare=True, replicates=99, systems=("A", "B"))
+    only = evaluate_tables({"x": table}, compared)
+    assert only.comparisons
+    assert not only.intervals
+    cm_only = table.take(np.flatnonzero(table.labels() != 2))
+    notes = evaluate_tables({"x": cm_only}, Options(replicates=39)).notes
+    assert not any("impostors" in note for note in notes)
 
 
 def test_large_files_have_intervals_if_asked_for(

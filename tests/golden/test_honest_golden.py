@@ -218,6 +218,6 @@ def test_errors_of_each_speaker(
     own = np.array([one.eer for one in found])
     assert np.count_nonzero(own == 0) == 13
     assert f"{100 * np.median(own):.2f} {100 * own.max():.1f}" == "0.48 26.2"
-    summary = concentration(*trials)
+    summary = concentration(found)
     assert summary == (48, 76, "LA_0038", 27 / 76, 29)
     assert str(summary) == "48 speakers; 36 % of the misses are of one (LA_0038), 29 have none"
