@@ -21,7 +21,7 @@ from lightning_sasv.fusion.base import Fusion, score_pairs
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
 from lightning_sasv.limits import parse_json
-from lightning_sasv.trials import FusedScores
+from lightning_sasv.trials import TWIN, FusedScores
 
 FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
 HEADER = "lightning_sasv"
@@ -39,6 +39,7 @@ class FittedSystem(Fusion):
         state: Its fitted values by name.
         about: Where it comes from (corpus, seed, …).
         warnings: What makes its fit doubtful.
+        fitted_on: The trials that it was fitted on, if that is known.
 
     Raises:
         InputError: The values do not belong to the configuration, or make no sense.
@@ -56,15 +57,22 @@ class FittedSystem(Fusion):
         state: State,
         about: Mapping[str, Any] | None = None,
         warnings: Sequence[FitWarning] = (),
+        fitted_on: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(**config)
         self.check_state(state)
         self.hold(state)
         self.name, self.about, self.warnings = name, dict(about or {}), list(warnings)
+        self.fitted_on = None if fitted_on is None else dict(fitted_on)
 
     def __call__(self, asv: Any, cm: Any) -> FusedScores:
         """LLRs and fused scores of trials; see ``FusionSystem.forward``."""
         return self.fuse_pairs(self._state, score_pairs(asv, cm))
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it was fitted on simulated trials, as far as that is known."""
+        return super().simulated or self.about.get("corpus") == TWIN
 
     @property
     def rho(self) -> float | None:
@@ -88,7 +96,8 @@ def frozen(system: Fusion, name: str = "") -> FittedSystem:
     """
     if isinstance(system, FittedSystem):
         return system
-    return FittedSystem(name, system.config, system.arrays(), warnings=system.warnings)
+    state, noted = system.arrays(), system.fitted_on
+    return FittedSystem(name, system.config, state, warnings=system.warnings, fitted_on=noted)
 
 
 def save_system(path: str | Path, system: Fusion, about: Mapping[str, Any]) -> Path:
@@ -101,6 +110,7 @@ def save_system(path: str | Path, system: Fusion, about: Mapping[str, Any]) -> P
     """
     header: dict[str, Any] = {"format": FORMAT, "config": system.config, "about": dict(about)}
     header |= {"warnings": system.warnings} if system.warnings else {}
+    header |= {"fitted_on": system.fitted_on} if system.fitted_on else {}
     arrays = {name: np.array(value, order="C") for name, value in system.arrays().items()}
     with atomic_path(path) as temporary:
         # one entry: the order of several would differ from file to file
@@ -126,14 +136,15 @@ def read_fitted(path: str | Path) -> FittedSystem:
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header.get("format") not in (FORMAT, OLD_FORMAT):
             raise InputError(f"{path} is not a fitted system of this package")
-        if not isinstance(header["about"], dict):
+        noted = header.get("fitted_on")
+        if not (isinstance(header["about"], dict) and (noted is None or isinstance(noted, dict))):
             raise InputError("it does not say where it comes from")
         config = dict(header["config"])
         if header["format"] == OLD_FORMAT:
             state = {name: _first(value) for name, value in state.items()}
             config.pop("copies", None)
         warnings = as_warnings(header.get("warnings", []))
-        return FittedSystem(path.stem, config, state, header["about"], warnings)
+        return FittedSystem(path.stem, config, state, header["about"], warnings, noted)
     except _DAMAGE as error:
         if isinstance(error, InputError) and str(path) in str(error):
             raise

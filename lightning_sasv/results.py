@@ -25,11 +25,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import check_links, read_json, write_json, write_text
+from lightning_sasv.files import check_links, finite, read_json, write_json, write_text
 from lightning_sasv.locks import owner_of
+from lightning_sasv.metrics.registry import DEFAULTS, explained_metrics
+from lightning_sasv.metrics_file import (
+    Metrics,
+    as_content,
+    as_version_1,
+    blocks,
+    check_merge,
+    merged,
+    parts_of,
+    systems_of,
+)
+from lightning_sasv.places import head, refuse
+from lightning_sasv.record import (
+    NOT_RECORDED,
+    Origin,
+    Trials,
+    is_part,
+    set_entry,
+    set_title,
+    unrecorded,
+)
 from lightning_sasv.scores import ScoreTable, read_table, write_table
 from lightning_sasv.scores.table import from_scores
-from lightning_sasv.trials import SPLITS, TWIN, FusedScores, Scores, TrialClass
+from lightning_sasv.trials import SPLITS, FusedScores, Scores, TrialClass
 
 if TYPE_CHECKING:
     from lightning_sasv.fitted import FittedSystem
@@ -38,39 +59,43 @@ if TYPE_CHECKING:
     from lightning_sasv.metrics.functional import Settings
 
 METRICS_FILE = "metrics.json"
+PAGE = "report.html"
+PAGE_TITLE = "<title>SASV report: "
+"""What every page has in its head."""
+OLDER = "<b>Older than the scores beside it.</b> They have changed since: make the page again."
 PREFIX = "sasv_"
 """Columns of fused scores are called ``sasv_<system>``."""
-
-Metrics = dict[str, dict[str, Any]]
-"""``{system: {"corpus": …, "dev": {metric: value}, "eval": …, "fitted": …, "warnings": […]}}``."""
 
 
 # metrics.json
 
 
-def fused_metrics(
-    fused: Mapping[str, FusedScores], labels: Any, settings: Settings | None = None
-) -> dict[str, dict[str, float]]:
-    """Every metric of fused scores, by system.
+def set_entries(
+    fused: Mapping[str, FusedScores],
+    trials: Trials,
+    origin: Origin,
+    settings: Settings | None = None,
+) -> dict[str, dict[str, Any]]:
+    """What ``metrics.json`` says of fused scores of a set, by system.
 
     Args:
         fused: LLRs and SASV scores by system.
-        labels: ``TrialClass`` codes of the trials.
+        trials: The trials, with labels.
+        origin: Where they come from.
         settings: Costs and conventions of the metrics.
     """
-    from lightning_sasv.metrics.functional import Settings, all_metrics
-
-    chosen = settings or Settings()
-    costs, others = chosen.costs, chosen.tandem_costs
-    return {
-        name: all_metrics(*one, labels, costs, tandem_costs=others, convention=chosen.convention)
-        for name, one in fused.items()
-    }
+    found, how = {}, settings or DEFAULTS
+    for name, one in fused.items():
+        columns = dict(zip(("asv", "cm", "sasv"), one, strict=True))
+        values = explained_metrics(columns, trials.labels, how).values
+        found[name] = set_entry(columns, values, trials, origin, how)
+    return found
 
 
 def fit_entry(system: Fusion) -> dict[str, Any]:
-    """What is written of a fit: the values found, and what makes them doubtful."""
-    return {"fitted": system.values(), "warnings": system.warnings}
+    """What is written of a fit: the values found, on what, and what makes them doubtful."""
+    noted = {"fitted_on": system.fitted_on or unrecorded()}
+    return {"fitted": system.values(), "warnings": system.warnings} | noted
 
 
 def warnings_of(metrics: Metrics) -> dict[str, list[FitWarning]]:
@@ -81,37 +106,91 @@ def warnings_of(metrics: Metrics) -> dict[str, list[FitWarning]]:
     """
     from lightning_sasv.fusion.doubts import as_warnings
 
-    entries = {name: entry for name, entry in metrics.items() if isinstance(entry, Mapping)}
-    return {name: as_warnings(entry.get("warnings", [])) for name, entry in entries.items()}
+    return {name: as_warnings(entry.get("warnings", [])) for name, entry in metrics.items()}
 
 
 def read_metrics(path: str | Path) -> Metrics:
-    """Content of a ``metrics.json``."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise InputError(f"{path} does not hold metrics by system")
-    return content
+    """Content of a ``metrics.json`` of version 2 or 1, by system."""
+    return systems_of(read_json(path), path)
 
 
-def value_of(entry: Mapping[str, Any], metric: str) -> float:
+def value_of(values: Mapping[str, Any], metric: str) -> float:
     """A metric of one system on one set, NaN where it is absent or undefined."""
-    value = entry.get(metric)
+    value = values.get(metric)
     return float(value) if isinstance(value, int | float) else math.nan
 
 
 def write_metrics(path: str | Path, metrics: Metrics) -> Path:
     """Write a ``metrics.json`` atomically; NaN and infinity, which JSON lacks, become null."""
-    return write_json(path, metrics)
+    return write_json(path, as_content(metrics))
 
 
-def merge_metrics(path: str | Path, new: Metrics) -> Metrics:
-    """Add entries to a ``metrics.json``: those of other systems and sets stay."""
-    path = Path(path)
-    merged = read_metrics(path) if path.exists() else {}
-    for system, entries in new.items():
-        merged[system] = merged.get(system, {}) | entries
-    write_metrics(path, merged)
-    return merged
+def merge_metrics(path: str | Path, new: Metrics, overwrite: bool = False) -> Metrics:
+    """Add entries to a ``metrics.json``: those of other systems and sets stay.
+
+    Args:
+        path: The file, which may not be there.
+        new: What to add.
+        overwrite: What does not belong beside it gives way.
+
+    Raises:
+        InputError: The file holds results of other trials, costs, conventions or data.
+    """
+    found = merged(check_metrics(path, new, overwrite), new)
+    write_metrics(path, found)
+    return found
+
+
+def check_metrics(path: str | Path, new: Metrics, overwrite: bool = False) -> Metrics:
+    """What of a ``metrics.json`` stays beside new entries; arguments as for :func:`merge_metrics`.
+
+    Raises:
+        InputError: As there.
+    """
+    try:
+        there = read_metrics(path) if Path(path).exists() else {}
+        check_merge(there, new, path)
+    except InputError:
+        if not overwrite:
+            raise
+        return {}
+    return there
+
+
+def origin_beside(table: ScoreTable) -> Origin | None:
+    """Where scores come from by the ``metrics.json`` of their folder of results, if they are its.
+
+    Args:
+        table: Labelled trials that were read from a file.
+    """
+    folder = table.path.resolve().parent
+    file = folder.parent / METRICS_FILE
+    if folder.name != "scores" or not file.is_file() or "label" not in table:
+        return None
+    try:
+        found = [of for _, _, of in blocks(read_metrics(file), table.path.stem)]
+    except InputError:
+        return None
+    mine = Trials(table).fingerprint
+    of = next((of for of in found if of["fingerprint"] == mine), None)
+    if of is None:
+        return None
+    return Origin(of["corpus"], of["simulated"], of["scale"], of["twin_seed"])
+
+
+def write_version_1(file: str, out: str | None = None, overwrite: bool = False) -> Path:
+    """Write a ``metrics.json`` in the shape of version 1, for scripts that know only that.
+
+    Args:
+        file: The ``metrics.json``.
+        out: File to write; by default ``metrics-v1.json`` in the current folder.
+        overwrite: Replace a file of another content.
+    """
+    target = Path(out or "metrics-v1.json")
+    content = finite(as_version_1(read_metrics(file)))
+    if target.exists() and not overwrite and (target.is_dir() or read_json(target) != content):
+        refuse(target, "something else than what would be written")
+    return write_json(target, content)
 
 
 # Writing
@@ -143,7 +222,24 @@ def write_set(folder: str | Path, split: str, table: ScoreTable | Scores) -> Pat
         table: Trials, pairs of scores, and fused scores.
     """
     path = scores_file(Path(folder), split)
-    return write_table(path, from_scores(table, path) if isinstance(table, Scores) else table)
+    whole = from_scores(table, path) if isinstance(table, Scores) else table
+    write_table(path, whole)
+    for place in (Path(folder), *([Path(folder).parent] if "seed" in Path(folder).name else [])):
+        _mark_page(place / PAGE, f"{split}:{_digest(whole)}")
+    return path
+
+
+def _digest(table: ScoreTable) -> str:
+    """SHA-256 of all scores of a set."""
+    return Trials(table).digest({name: table.numbers(name) for name in table.score_columns})
+
+
+def _mark_page(page: Path, scores: str) -> None:
+    """Let a page say that it is older than the scores beside it, unless it was made of these."""
+    if PAGE_TITLE not in head(page) or any(word in head(page) for word in (scores, OLDER)):
+        return
+    text = page.read_text(encoding="utf-8", errors="replace")
+    write_text(page, text.replace("<main>", f'<main>\n<p class="notice">{OLDER}</p>', 1))
 
 
 def write_systems(
@@ -225,6 +321,7 @@ class Results:
         metrics: ``metrics.json``.
         table: ``table.md``, where there is one.
         notes: What the reader must know.
+        digests: SHA-256 of the scores of each set.
     """
 
     folder: Path
@@ -237,26 +334,30 @@ class Results:
     metrics: Metrics
     table: str | None = None
     notes: list[str] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> list[str]:
+        """Titles of the sets that were scored in part."""
+        return parts_of(self.metrics)
 
     @property
     def corpora(self) -> list[str]:
         """The corpora that the metrics name."""
-        return _values(self.metrics, "corpus")
+        found = [of["corpus"] for _, _, of in blocks(self.metrics)]
+        return list(dict.fromkeys(str(one) for one in found if one != NOT_RECORDED))
 
     @property
     def seeds(self) -> list[str]:
         """The training seeds that the metrics name."""
-        return _values(self.metrics, "seed")
+        found = [of["seeds"] for _, _, of in blocks(self.metrics)]
+        known = [str(seed) for seeds in found if isinstance(seeds, list) for seed in seeds]
+        return list(dict.fromkeys(known))
 
     @property
     def simulated(self) -> bool:
         """Whether the numbers come from the twin."""
-        return TWIN in self.corpora
-
-
-def _values(metrics: Mapping[str, Any], key: str) -> list[str]:
-    found = (entry.get(key) for entry in metrics.values() if isinstance(entry, Mapping))
-    return list(dict.fromkeys(str(value) for value in found if value is not None))
+        return any(of["simulated"] is True for _, _, of in blocks(self.metrics))
 
 
 def read_results(folder: str | Path) -> Results:
@@ -293,7 +394,7 @@ def read_results(folder: str | Path) -> Results:
     if not path.exists():
         notes.append(f"No {path.name} in {source}: the run has not finished, or was broken off.")
     metrics = read_metrics(path) if path.exists() else {}
-    notes += warning_lines(warnings_of(metrics))
+    notes += [*_said_of(metrics), *warning_lines(warnings_of(metrics))]
     return Results(
         folder,
         source,
@@ -305,7 +406,26 @@ def read_results(folder: str | Path) -> Results:
         metrics,
         table.read_text(encoding="utf-8", errors="replace") if table.is_file() else None,
         notes,
+        {name: _digest(from_scores(scores, source)) for name, scores in sets.items()},
     )
+
+
+def _said_of(metrics: Metrics) -> list[str]:
+    """What results are of, where it is not what a reader takes for granted."""
+    lines = []
+    for _, split, of in blocks(metrics):
+        if is_part(of):
+            because = f" ({of['cause']})" if of["cause"] else ""
+            lines.append(f"{set_title(split, of)}{because}. No value is marked as best.")
+        if of["fingerprint"] == NOT_RECORDED:
+            lines.append(
+                f"{METRICS_FILE} is of version 1: what its numbers on {split} are of (trials, "
+                "costs, conventions, checkpoint, software, device) is not recorded."
+            )
+    for entry in metrics.values():
+        if is_part(on := entry.get("fitted_on", {})):
+            lines.append(f"The systems were fitted on {set_title('dev', on)}.")
+    return [line[0].upper() + line[1:] for line in dict.fromkeys(lines)]
 
 
 def _has_scores(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pytorch_lightning.loggers import CSVLogger
 from lightning_sasv.callbacks import FitFusion, KeepBest, SaveLast, WriteResults
 from lightning_sasv.cli import main
 from lightning_sasv.data import Corpus, SASVDataModule
+from lightning_sasv.metrics_file import as_version_1
+from lightning_sasv.results import METRICS_FILE, read_metrics
 
 
 def shared_data(corpus: Corpus, **kwargs: Any) -> SASVDataModule:
@@ -47,6 +50,27 @@ def quiet_trainer(folder: Path, epochs: int = 2, best: bool = True, **kwargs: An
 def best_checkpoint(trainer: pl.Trainer) -> Path:
     """The checkpoint of the best epoch."""
     return Path(trainer.log_dir or "") / "checkpoints" / "best.ckpt"
+
+
+def metrics_in(folder: Path) -> dict[str, Any]:
+    """``metrics.json`` of a folder in the shape of version 1: metrics by system and set."""
+    return as_version_1(read_metrics(folder / METRICS_FILE))
+
+
+def content(path: Path) -> bytes:
+    """Bytes of a file; a ``metrics.json`` without what two equal runs do not share.
+
+    That is the date, and the hash of a checkpoint, which names the folder of its run.
+    """
+    if path.name != METRICS_FILE:
+        return path.read_bytes()
+    return json.dumps(_undated(json.loads(path.read_bytes()))).encode()
+
+
+def _undated(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {k: _undated(v) for k, v in found.items() if k not in ("date", "sha256")}
+    return [_undated(one) for one in found] if isinstance(found, list) else found
 
 
 def failure_of(capture: pytest.CaptureFixture[str], *args: str | Path, code: int = 2) -> str:

@@ -6,6 +6,7 @@ from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
+from lightning_sasv.callbacks.write_results import origin_of, trials_of
 from lightning_sasv.console import print_notes
 from lightning_sasv.data.corpus import TrialSet
 from lightning_sasv.fusion import warning_lines
@@ -47,10 +48,12 @@ class FitFusion(Callback):
             rank_zero_warn("dev was scored in part and lacks a class of trials: nothing is fitted")
             return
         where = _names_of(pl_module.trial_set(), scored)
-        for cm, systems in zip(scored.cm, pl_module.systems, strict=True):
+        trials = trials_of(trainer, pl_module)
+        for seed, cm, systems in zip(pl_module.seeds, scored.cm, pl_module.systems, strict=True):
             for system in systems.values():
                 if training or not self.each_epoch:
                     system.fit(scored.asv, cm, scored.label, where)
+                    system.fitted_on = trials.block(origin_of(trainer, pl_module, seed))
                 elif system.is_fitted:
                     system.warnings = system.examine(scored.asv, cm, scored.label, where)
         self._log(pl_module, scored)

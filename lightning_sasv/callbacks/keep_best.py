@@ -12,6 +12,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
+from lightning_sasv.callbacks.run_folder import folder_of_run
 from lightning_sasv.checkpoints import identity, read_checkpoint
 from lightning_sasv.files import inside
 from lightning_sasv.models import SASVModule
@@ -28,7 +29,7 @@ class KeepBest(Callback):
     them.
 
     Args:
-        save: Save ``checkpoints/best.ckpt`` in the folder of the first logger when a seed improves.
+        save: Save ``checkpoints/best.ckpt`` in the folder of the run when a seed improves.
     """
 
     def __init__(self, save: bool = True) -> None:
@@ -55,8 +56,7 @@ class KeepBest(Callback):
             if better[pl_module.copy_of(name)]:
                 self.fusion[name] = value.detach().cpu().clone()
         if self.save and better.any() and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            folder = Path(trainer.log_dir or trainer.default_root_dir)
-            trainer.save_checkpoint(checkpoint_file(folder))
+            trainer.save_checkpoint(checkpoint_file(folder_of_run(trainer)))
 
     def on_fit_end(self, trainer: Trainer, pl_module: SASVModule) -> None:  # type: ignore[override]
         """Put the best heads back, and the systems that belong to them."""
@@ -104,7 +104,7 @@ def checkpoint_in_use(trainer: Trainer) -> dict[str, Any] | None:
         ``file``, ``epoch``, ``step`` and ``sha256``, as ``checkpoints.identity``
         has them; nothing where there is no such file.
     """
-    path, folder = trainer.ckpt_path, Path(trainer.log_dir or trainer.default_root_dir)
+    path, folder = trainer.ckpt_path, folder_of_run(trainer)
     callbacks = trainer.callbacks  # type: ignore[attr-defined]
     best = next((one for one in callbacks if isinstance(one, KeepBest) and one.head), None)
     if path is not None or best is None:
@@ -128,7 +128,7 @@ class SaveLast(ModelCheckpoint):
     counts as finished, and goes on in the midst of it.
 
     Args:
-        folder: Where to save; by default ``checkpoints`` in the folder of the first logger.
+        folder: Where to save; by default ``checkpoints`` in the folder of the run.
     """
 
     def __init__(self, folder: str | None = None) -> None:

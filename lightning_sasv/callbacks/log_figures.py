@@ -7,7 +7,8 @@ import importlib.util
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 
-from lightning_sasv.callbacks.write_results import is_dry_run, written_folder
+from lightning_sasv.callbacks.run_folder import is_dry_run
+from lightning_sasv.callbacks.write_results import written_folder
 
 SHOWN = ("distributions", "boundaries", "det")
 

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import polars as pl
+import torch
 from pytorch_lightning import Callback, LightningDataModule, Trainer
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
+from lightning_sasv.callbacks.keep_best import checkpoint_in_use
+from lightning_sasv.callbacks.run_folder import folder_of_run, is_dry_run, take_folder
+from lightning_sasv.data.corpus import TrialSet
 from lightning_sasv.files import ensure_directory
+from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import has_every_class, score_table
+from lightning_sasv.record import Origin, Trials
 from lightning_sasv.results import (
     METRICS_FILE,
-    Metrics,
+    check_metrics,
     fit_entry,
-    fused_metrics,
     merge_metrics,
+    set_entries,
     write_set,
     write_systems,
 )
+from lightning_sasv.scores import ScoreTable
+from lightning_sasv.trials import TWIN, TrialClass
 
 
 class WriteResults(Callback):
@@ -32,19 +43,25 @@ class WriteResults(Callback):
     seeds each has a folder of its own, ``seed<N>``.
 
     Args:
-        folder: Where to write; by default the folder of the first logger.
+        folder: Where to write; by default the folder of the run.
         logs: Log the metrics as well.
+
+    Attributes:
+        overwrite: Whether results that do not belong beside the new ones give way.
     """
 
     def __init__(self, folder: str | None = None, logs: bool = True) -> None:
         self.folder, self.logs = folder, logs
+        self.overwrite = False
 
     def folder_of(self, trainer: Trainer) -> Path:
         """The folder of a run's results."""
-        return Path(self.folder or trainer.log_dir or trainer.default_root_dir)
+        return Path(self.folder) if self.folder else folder_of_run(trainer)
 
     def setup(self, trainer: Trainer, pl_module: SASVModule, stage: str) -> None:  # type: ignore[override]
         """Make sure before any work that the results can be written."""
+        if self.folder is None and trainer.is_global_zero and not is_dry_run(trainer):
+            take_folder(trainer, next(iter(pl_module.names), "run"))
         folder = self.folder_of(trainer)
         if trainer.is_global_zero and not is_dry_run(trainer):
             ensure_directory(folder)
@@ -67,39 +84,87 @@ class WriteResults(Callback):
         if metrics and not has_every_class(scored.label):
             rank_zero_warn(f"{data.name} was scored in part and lacks a class: no metrics")
             metrics = False
-        main, seeds = self.folder_of(trainer), pl_module.seeds
+        main, seeds, checkpoint = (
+            self.folder_of(trainer),
+            pl_module.seeds,
+            checkpoint_in_use(trainer),
+        )
+        trials = trials_of(trainer, pl_module)
         writes = trainer.is_global_zero and not is_dry_run(trainer)
         for seed, cm, systems in zip(seeds, scored.cm, pl_module.systems, strict=True):
             fused = {name: system(scored.asv, cm) for name, system in systems.items()}
             folder = main if len(seeds) == 1 else main / f"seed{seed}"
+            found: Metrics = {}
+            if metrics:
+                origin = origin_of(trainer, pl_module, seed, checkpoint)
+                entries = set_entries(fused, trials, origin)
+                found = {
+                    name: {"sets": {data.name: entry}, **fit_entry(systems[name])}
+                    for name, entry in entries.items()
+                }
             if writes:
+                check_metrics(folder / METRICS_FILE, found, self.overwrite)
                 write_set(folder, data.name, score_table(data, scored._replace(cm=cm), fused))
-            if not metrics:
-                continue
-            about = {"corpus": pl_module.corpus.name, "seed": seed}
-            found: Metrics = {
-                name: about | {data.name: values, **fit_entry(systems[name])}
-                for name, values in fused_metrics(fused, scored.label).items()
-            }
-            if self.logs:
+            if self.logs and metrics:
                 _log(pl_module, data.name, found)
-            if writes:
-                write_systems(folder, systems, about)
-                merge_metrics(folder / METRICS_FILE, found)
+            if writes and metrics:
+                write_systems(folder, systems, {"corpus": pl_module.corpus.name, "seed": seed})
+                merge_metrics(folder / METRICS_FILE, found, self.overwrite)
 
 
 def _log(pl_module: SASVModule, split: str, found: Metrics) -> None:
     """Log metrics as ``eval/<system>/<metric>``, those of the first as ``eval/<metric>`` too."""
     for number, (name, entry) in enumerate(found.items()):
-        values = {key: value for key, value in entry[split].items() if math.isfinite(value)}
+        known = entry["sets"][split]["values"]
+        values = {key: value for key, value in known.items() if math.isfinite(value)}
         pl_module.log_dict({f"{split}/{name}/{key}": value for key, value in values.items()})
         if number == 0:
             pl_module.log_dict({f"{split}/{key}": value for key, value in values.items()})
 
 
-def is_dry_run(trainer: Trainer) -> bool:
-    """Whether the Trainer only tries out a few batches and keeps nothing (``fast_dev_run``)."""
-    return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
+def trials_of(trainer: Trainer, pl_module: SASVModule) -> Trials:
+    """The trials that the Trainer has scored, how many there are, and why some were left out."""
+    data, kept = pl_module.trial_set(), pl_module.scored_trials().kept.numpy()
+    table = _table(data)
+    if kept.all():
+        return Trials(table)
+    limit = {"dev": "limit_val_batches"}.get(data.name, "limit_test_batches")
+    cause = "fast_dev_run" if is_dry_run(trainer) else f"{limit} {getattr(trainer, limit)}"
+    return Trials(table.take(kept.nonzero()[0]).part_of(table, cause))
+
+
+def _table(data: TrialSet) -> ScoreTable:
+    """The trials of a set without scores."""
+    trials = data.trials
+    words = {int(code): str(code) for code in TrialClass}
+    names = ("speaker", "utterance", "attack")
+    columns = {name: getattr(trials, name).tolist() for name in names}
+    labels = [words[code] for code in trials.label.tolist()]
+    return ScoreTable(pl.DataFrame(columns | {"label": labels}), Path(data.name))
+
+
+def origin_of(
+    trainer: Trainer,
+    pl_module: SASVModule,
+    seed: int,
+    checkpoint: Mapping[str, Any] | None = None,
+) -> Origin:
+    """Where the scores of a seed come from."""
+    corpus, data = pl_module.corpus.name, trainer.datamodule  # type: ignore[attr-defined]
+    twin = corpus == TWIN
+    device = trainer.strategy.root_device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    return Origin(
+        corpus,
+        twin or None,
+        getattr(data, "scale", None) if twin else None,
+        getattr(data, "twin_seed", None) if twin else None,
+        (seed,),
+        checkpoint,
+        f"{device.type}:{name}".rstrip(":"),
+        torch.get_num_threads(),
+        str(trainer.precision),
+    )
 
 
 def written_folder(trainer: Trainer) -> Path | None:

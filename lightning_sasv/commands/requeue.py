@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from lightning_sasv.callbacks.run_folder import own_folder
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json
 from lightning_sasv.signals import heard, rank
@@ -50,9 +51,9 @@ class NoteJob(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The run has begun."""
-        folder = trainer.log_dir
-        if folder and trainer.is_global_zero and job_id() and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            write_json(Path(folder) / NOTE, {"job": job_id(), "command": self.words})
+        folder = own_folder(trainer)
+        if trainer.is_global_zero and job_id() and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            write_json(folder / NOTE, {"job": job_id(), "command": self.words})
 
 
 def began(folder: Path, words: Sequence[str]) -> bool:

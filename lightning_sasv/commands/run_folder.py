@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,21 @@ from jsonargparse import Namespace
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.cli import LightningArgumentParser, SaveConfigCallback
-from pytorch_lightning.loggers import CSVLogger, Logger
+from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from lightning_sasv.callbacks.write_results import WriteResults, is_dry_run
+from lightning_sasv.callbacks.run_folder import is_dry_run, log_dir_of, own_folder, take_folder
+from lightning_sasv.callbacks.write_results import WriteResults
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_yaml, unshare
+from lightning_sasv.files import ensure_directory, read_yaml, unshare
 from lightning_sasv.locks import lock, next_version
+from lightning_sasv.metrics_file import blocks
 from lightning_sasv.models import SASVModule
 from lightning_sasv.places import FUSED, LOCK, RUN, check_folder, head, kind_of, refuse
 from lightning_sasv.plain import is_address
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.terminal import USER_ERROR
-
-WRITTEN = (
-    *("config.yaml", "hparams.yaml", "metrics.csv", "metrics.json"),
-    *("scores", "fitted", "checkpoints"),
-)
-"""What a run writes to its folder."""
 
 _IN_PLACE = ("config.yaml", "hparams.yaml", "metrics.csv")
 """What Lightning writes to as it is; the rest is replaced by files of its own."""
@@ -76,14 +72,18 @@ def _take(
     trainer: Trainer, module: SASVModule, corpus: str, config: Mapping[str, Any], stack: ExitStack
 ) -> None:
     _number(trainer, stack)
-    folders, results, others = _folders(trainer), _results(trainer), _saved(trainer)
+    made = take_folder(trainer, next(iter(module.names), "run"))
+    stack.callback(_remove_empty, [made / "checkpoints", made, made.parent] if made else [])
+    folders, results = _folders(trainer), _results(trainer)
+    others = _saved(trainer, folders)
     tested = [folder.parents[1] for folder in folders if folder.parent.name == TESTS]
     stack.enter_context(lock(*folders, *results, *others, *tested))
     path = config.get("ckpt_path")
     checkpoint = Path(path).resolve() if path and _is_local(path) else None
-    if not config.get("overwrite"):
+    overwrite = bool(config.get("overwrite"))
+    if not overwrite:
         for folder in folders:
-            _check(folder, trainer, config, checkpoint)
+            _check(folder, config, checkpoint)
         for folder in set(results) - {
             *folders,
             *(checkpoint.parents if checkpoint else ()),
@@ -92,10 +92,7 @@ def _take(
         for folder in others:
             _check_checkpoints(folder, module, [*folders, checkpoint and checkpoint.parent])
         _check_profile(trainer)
-    for folder in folders:
-        for name in _IN_PLACE:
-            unshare(folder / name)
-    _be_patient(trainer, checkpoint is not None)
+    _begin(trainer, folders, checkpoint is not None, overwrite)
 
 
 @contextmanager
@@ -119,8 +116,13 @@ def _together(trainer: Trainer) -> Iterator[None]:
         raise SystemExit(USER_ERROR)  # the first process says why
 
 
-def _be_patient(trainer: Trainer, goes_on: bool) -> None:
-    """Keep CSV loggers from touching anything before the run has begun."""
+def _begin(trainer: Trainer, folders: Sequence[Path], goes_on: bool, overwrite: bool) -> None:
+    """Prepare what will write: CSV loggers touch nothing before the run has begun."""
+    for folder in folders:
+        for name in _IN_PLACE:
+            unshare(folder / name)
+    for writer in _writers(trainer):
+        writer.overwrite = overwrite
     for logger in trainer.loggers:
         if type(logger) is CSVLogger and _is_local(logger.log_dir):
             logger._experiment = PatientWriter(logger.log_dir, goes_on)
@@ -144,48 +146,39 @@ def _number(trainer: Trainer, stack: ExitStack) -> None:
             vars(logger)["_version"] = numbers[place]
 
 
-def _log_dir(logger: Logger) -> str | None:
-    """Folder of a logger that belongs to one run; W&B and others keep theirs apart themselves."""
-    found: str | None = getattr(logger, "log_dir", None)
-    return found if _is_local(found) else None
-
-
-def _main_folder(trainer: Trainer) -> str:
-    """``trainer.log_dir`` as this process sees it; the Trainer would ask all others, too."""
-    if not trainer.loggers:
-        return trainer.default_root_dir
-    first = trainer.loggers[0]
-    return _log_dir(first) or first.save_dir or trainer.default_root_dir
+def _remove_empty(places: Sequence[Path]) -> None:
+    with suppress(OSError):
+        for place in places:
+            place.rmdir()
 
 
 def _folders(trainer: Trainer) -> list[Path]:
     """The folder of the run, and those of its loggers."""
-    found = [_main_folder(trainer), *filter(None, map(_log_dir, trainer.loggers))]
+    found = [str(own_folder(trainer)), *filter(None, map(log_dir_of, trainer.loggers))]
     return list(dict.fromkeys(Path(path).resolve() for path in found if _is_local(path)))
+
+
+def _writers(trainer: Trainer) -> list[WriteResults]:
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]
+    return [callback for callback in callbacks if isinstance(callback, WriteResults)]
 
 
 def _results(trainer: Trainer) -> list[Path]:
     """The folder of the results: that of the run, or another one."""
-    callbacks = trainer.callbacks  # type: ignore[attr-defined]
-    writers = [callback for callback in callbacks if isinstance(callback, WriteResults)]
-    found = [writer.folder or _main_folder(trainer) for writer in writers[:1]]
+    found = [writer.folder or str(own_folder(trainer)) for writer in _writers(trainer)[:1]]
     return [Path(path).resolve() for path in found if _is_local(path)]
 
 
-def _saved(trainer: Trainer) -> list[Path]:
-    """Folders that callbacks were told to save checkpoints to."""
+def _saved(trainer: Trainer, ours: Sequence[Path]) -> list[Path]:
+    """Folders outside of ours that callbacks were told to save checkpoints to."""
     callbacks = trainer.callbacks  # type: ignore[attr-defined]
     found = (getattr(callback, "dirpath", None) for callback in callbacks)
-    return [Path(path).resolve() for path in found if path and _is_local(str(path))]
+    places = [Path(path).resolve() for path in found if path and _is_local(str(path))]
+    return [one for one in places if not any(one.is_relative_to(folder) for folder in ours)]
 
 
-def _check(
-    folder: Path, trainer: Trainer, config: Mapping[str, Any], checkpoint: Path | None
-) -> None:
+def _check(folder: Path, config: Mapping[str, Any], checkpoint: Path | None) -> None:
     """Refuse a folder that holds anything but this run, or one with the same settings."""
-    shared = trainer.loggers and not any(map(_log_dir, trainer.loggers))
-    if shared and not any((folder / name).exists() for name in WRITTEN):
-        return  # all runs of a logger like W&B, which keeps them apart
     if kind_of(folder) != RUN:
         check_folder(folder, RUN, another=_ANOTHER)
     elif checkpoint is None or not checkpoint.is_relative_to(folder):
@@ -212,8 +205,8 @@ def _check_results(folder: Path, corpus: str, seeds: Sequence[int]) -> None:
     """Refuse a folder of results beside the run's that holds those of another training."""
     check_folder(folder, FUSED, another="another folder of WriteResults")
     file = folder / METRICS_FILE
-    for entry in read_metrics(file).values() if file.exists() else ():
-        if entry.get("corpus") != corpus or entry.get("seed") not in seeds:
+    for _, _, of in blocks(read_metrics(file)) if file.exists() else ():
+        if of["corpus"] != corpus or of["seeds"] not in [[seed] for seed in seeds]:
             refuse(folder, "results of another training", "another folder of WriteResults")
 
 
@@ -241,7 +234,7 @@ def _check_profile(trainer: Trainer) -> None:
     """Refuse to add a profile to a file that is none."""
     profiler: Any = trainer.profiler  # type: ignore[attr-defined]
     name, folder = getattr(profiler, "filename", None), getattr(profiler, "dirpath", None)
-    place = str(folder or _main_folder(trainer))
+    place = str(folder or own_folder(trainer))
     if not name or not _is_local(place):
         return
     for path in Path(place).glob("*"):
@@ -298,11 +291,16 @@ class ConfigOfBegun(SaveConfigCallback):
     """
 
     def __init__(self, parser: LightningArgumentParser, config: Namespace, **options: Any) -> None:
-        super().__init__(parser, config.clone(), **options)
+        super().__init__(parser, config.clone(), **options, save_to_log_dir=False)
         self.config.overwrite = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Too early: a checkpoint that does not fit is found after this."""
+
+    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Write it to the folder of the run."""
+        file = ensure_directory(own_folder(trainer)) / self.config_filename
+        self.parser.save(self.config, str(file), skip_none=False, overwrite=True, multifile=False)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The checkpoint, if any, has been restored."""

@@ -8,6 +8,7 @@ from lightning_sasv import evaluation, scores
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_notes, print_written, progress
 from lightning_sasv.report.tables import print_evaluation, print_policies, print_results
+from lightning_sasv.results import write_version_1
 
 
 @options_of(evaluation.fuse)
@@ -35,12 +36,15 @@ def evaluate(json: str | None, csv: str | None, overwrite: bool, **options: Any)
 def decide(**options: Any) -> None:
     """Show what the decisions of :func:`evaluation.decide` cost."""
     found = evaluation.decide(**options, tell=print_notes)
-    title = f"Decisions at costs {options['costs']}"
+    title = f"Decisions at costs {options['costs']}" + (f"\n{found.note}" if found.note else "")
     print_policies(found.results, title, (found.system, found.policy))
     print_written(options["out"])
 
 
 @options_of(scores.convert)
 def convert(**options: Any) -> None:
-    """Say what :func:`scores.convert` wrote."""
+    """Say what :func:`scores.convert` wrote, or what became of a ``metrics.json``."""
+    if options["to"] == "metrics-v1":
+        print_written(write_version_1(options["file"], options["out"], options["overwrite"]))
+        return
     print_written(scores.convert(**options, tell=print_notes))

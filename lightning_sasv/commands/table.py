@@ -11,6 +11,7 @@ from lightning_sasv import experiment
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import Terminal, print_note, print_notes, print_written, quiet
 from lightning_sasv.experiment.sweep import SweepRun
+from lightning_sasv.metrics_file import values_in
 from lightning_sasv.results import METRICS_FILE, read_metrics, value_of
 from lightning_sasv.trials import SPLITS
 
@@ -54,7 +55,7 @@ def _print_runs(runs: Sequence[SweepRun]) -> None:
     for run in runs:
         values, folder = [str(run.point.get(name, "")) for name in names], run.folder
         for system, entry in read_metrics(folder / METRICS_FILE).items() if folder else ():
-            rates = [value_of(entry.get(split) or {}, "sasv_eer") for split in SPLITS]
+            rates = [value_of(values_in(entry, split), "sasv_eer") for split in SPLITS]
             found = [metric.text(rate, BRIEF) for rate in rates]
             table.add_row(*values, system, *found, os.path.relpath(str(folder)))
     if table.row_count:

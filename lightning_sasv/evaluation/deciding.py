@@ -63,16 +63,26 @@ class Decisions:
         frame: One row per trial: ids and labels as far as known, scores, LLRs, ``score``,
             ``threshold``, ``decision`` and ``reason``.
         results: What they cost by system and policy, others included where they were asked for.
+        simulated: Whether the system was fitted on simulated trials.
     """
 
     system: str
     policy: str
     frame: pl.DataFrame
     results: dict[str, dict[str, PolicyResult]]
+    simulated: bool = False
+
+    @property
+    def note(self) -> str | None:
+        """What whoever uses the decisions must know."""
+        if not self.simulated:
+            return None
+        return f"{self.system} was fitted on the twin, which is simulated: not for real speech"
 
     def write(self, path: str | Path) -> Path:
         """Write the decisions as CSV, atomically."""
         with atomic_path(path) as temporary, temporary.open("wb") as file:
+            file.write(f"# {self.note}\n".encode() if self.note else b"")
             self.frame.write_csv(file)
         return Path(path)
 
@@ -128,6 +138,7 @@ def decide(
     chosen = [choose_system(systems, system)] if system or not compare else list(able)
     tell(warning_lines({name: able[name] for name in chosen}))
     decisions = decide_trials(table, systems, model, policy, system, compare)
+    tell([decisions.note] if decisions.note else [])
     decisions.write(out)
     return decisions
 
@@ -190,7 +201,7 @@ def decide_trials(
             n: {policy: policy_result(one, table, costs, policy) for policy in POLICIES}
             for n, one in all_fused.items()
         }
-    return Decisions(chosen, policy, frame, results)
+    return Decisions(chosen, policy, frame, results, systems[chosen].simulated)
 
 
 def _fused(table: ScoreTable, system: FittedSystem) -> FusedScores:

@@ -14,14 +14,16 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory
 from lightning_sasv.locks import lock
 from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.places import FUSED, check_folder
+from lightning_sasv.record import Origin, Trials
 from lightning_sasv.results import (
     METRICS_FILE,
     PREFIX,
-    Metrics,
     fit_entry,
-    fused_metrics,
+    origin_beside,
     scores_file,
+    set_entries,
     write_metrics,
     write_set,
     write_systems,
@@ -110,7 +112,10 @@ def fuse(
         check_folder(out, FUSED, overwrite)
         for split, table in zip(SPLITS, tables, strict=True):
             check_same(scores_file(Path(out), split), table, overwrite)
-        corpus = name or tables[1].path.resolve().parent.name
+        if _same_trials(*tables):
+            tell(["dev and eval are the same trials: numbers on eval are those of the fit"])
+        named = origin_beside(tables[1]) or Origin(tables[1].path.resolve().parent.name)
+        corpus = name or str(named.corpus)
         step = begin("fitting on dev, fusing dev and eval", 2) if begin else lambda: None
         results = fuse_tables(tables[0], tables[1], names, corpus, settings, own)
         tell(warning_lines({name: one.warnings for name, one in results.systems.items()}))
@@ -134,7 +139,7 @@ def fuse_tables(
         dev: Development scores with labels.
         evaluation: Evaluation scores.
         names: Keys of ``fusion.SYSTEMS``.
-        corpus: Where the scores come from.
+        corpus: Name of the corpus that the scores come from.
         settings: Costs and conventions of the metrics.
         fusion: Settings that replace those of every system.
     """
@@ -150,15 +155,32 @@ def fuse_tables(
         systems = fit_systems(*pairs["dev"], dev.labels(), names, where, **(fusion or {}))
     except InputError as error:
         raise InputError(f"{dev.path}: {error}") from None
-    metrics: Metrics = {n: {"corpus": corpus, **fit_entry(one)} for n, one in systems.items()}
+    given = {"dev": dev, "eval": evaluation}
+    origins = {
+        split: replace(origin_beside(table) or Origin(corpus), corpus=corpus)
+        for split, table in given.items()
+    }
+    for system in systems.values():
+        system.fitted_on = Trials(dev).block(origins["dev"])
+    metrics: Metrics = {name: {"sets": {}, **fit_entry(one)} for name, one in systems.items()}
     tables = {}
-    for split, table in (("dev", dev), ("eval", evaluation)):
+    for split, table in given.items():
         fused = fuse_systems(systems, *pairs[split])
         tables[split] = with_fused(table, fused)
         if "label" in table:
-            for name, values in fused_metrics(fused, table.labels(), settings).items():
-                metrics[name][split] = values
+            entries = set_entries(fused, Trials(table), origins[split], settings)
+            for name, entry in entries.items():
+                metrics[name]["sets"][split] = entry
     return FusedResults(systems, tables, metrics, corpus)
+
+
+def _same_trials(dev: ScoreTable, evaluation: ScoreTable) -> bool:
+    """Whether both sets are the same trials, by their names."""
+    ids = [name for name in dev.ids if name in evaluation]
+    if not ids or len(dev) != len(evaluation):
+        return False
+    mine, others = (table.frame.select(ids).sort(ids) for table in (dev, evaluation))
+    return mine.equals(others)
 
 
 def write_results(out: str | Path, results: FusedResults) -> Path:

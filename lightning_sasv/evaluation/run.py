@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Attack, Draws, Options, draw, draw_attacks
-from lightning_sasv.evaluation.systems import gather
-from lightning_sasv.files import finite, read_json, write_json, write_text
+from lightning_sasv.evaluation.systems import Systems, gather
+from lightning_sasv.files import finite, write_json, write_text
 from lightning_sasv.metrics.comparisons import Comparison
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.metrics.intervals import Interval
+from lightning_sasv.metrics_file import Metrics, as_content, blocks
 from lightning_sasv.places import head, refuse
+from lightning_sasv.record import Origin, Trials, is_part, set_entry, set_title
+from lightning_sasv.results import origin_beside, read_metrics
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import (
@@ -30,6 +31,7 @@ from lightning_sasv.scores.sources import (
     silent,
     where_equal,
 )
+from lightning_sasv.trials import SPLITS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,7 +57,7 @@ class EvaluationResult:
         groups: By column, system, group and name.
         comparisons: Of systems, from the same draws as the intervals.
         notes: What was left out, and what must be said.
-        data: Short hash of the labels and scores of each system.
+        systems: The systems on their trials.
         attacks: What each attack does, by system and attack, where a breakdown by them is wanted.
     """
 
@@ -66,7 +68,7 @@ class EvaluationResult:
     groups: dict[str, dict[str, dict[str, Values]]]
     comparisons: list[Comparison]
     notes: tuple[str, ...]
-    data: dict[str, str] = field(default_factory=dict)
+    systems: Systems
     attacks: dict[str, dict[str, Attack]] = field(default_factory=dict)
 
     @property
@@ -74,34 +76,28 @@ class EvaluationResult:
         """By system and name."""
         return self.draws.intervals
 
+    @property
+    def title(self) -> str:
+        """Trials of each label, and of how many they are where they are a part."""
+        counted = ", ".join(f"{count:,} {label}" for label, count in self.counts.items())
+        of = Trials(self.systems.table).block(Origin(None))
+        return f"{set_title('these', of)} ({counted})" if is_part(of) else f"{counted} trials"
+
     def as_dict(self) -> dict[str, Any]:
-        """The results as plain values for JSON; NaN and infinity become ``None``."""
-        options = self.options
-        systems, intervals = {}, self.intervals
-        for name, metrics in self.metrics.items():
-            entry: dict[str, Any] = {"metrics": metrics}
-            if name in intervals:
-                found = intervals[name].items()
-                entry["intervals"] = {metric: self.draws.plain(one) for metric, one in found}
-            if self.groups:
-                entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
-            systems[name] = entry
-        plain: dict[str, Any] = finite(
-            {
-                "trials": self.counts,
-                "data": self.data,
-                "settings": {
-                    "costs": asdict(options.settings.costs),
-                    "tandem_costs": asdict(options.settings.tandem_costs),
-                    "convention": options.settings.convention,
-                    "ci": options.ci,
-                    "replicates": options.replicates,
-                    "seed": options.seed,
-                },
-                "systems": systems,
-                "comparisons": [one.as_dict() for one in self.comparisons],
-            }
-        )
+        """The content of a ``metrics.json`` as plain values; NaN and infinity become ``None``."""
+        trials, intervals = Trials(self.systems.table), self.intervals
+        origin = origin_beside(trials.table) or Origin(None)
+        split = trials.table.path.stem if trials.table.path.stem in SPLITS else "trials"
+        systems: Metrics = {}
+        for name, values in self.metrics.items():
+            columns = self.systems.columns[name]
+            entry = set_entry(columns, values, trials, origin, self.options.settings)
+            found = intervals.get(name, {})
+            entry["intervals"] = {metric: self.draws.plain(one) for metric, one in found.items()}
+            entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
+            systems[name] = {"sets": {split: entry}}
+        compared = [one.as_dict() for one in self.comparisons]
+        plain: dict[str, Any] = finite(as_content(systems, compared))
         return plain
 
     def write(self, path: str | Path, overwrite: bool = True) -> Path:
@@ -111,9 +107,10 @@ class EvaluationResult:
             path: File to write.
             overwrite: Replace it, be it no evaluation or that of other scores.
         """
-        if not overwrite and Path(path).exists() and _noted_data(path) != self.data:
+        content = self.as_dict()
+        if not overwrite and Path(path).exists() and _noted(path) != _data(content["systems"]):
             refuse(path, "something else, or the evaluation of other scores", "another --json")
-        return write_json(path, self.as_dict(), sort_keys=False)
+        return write_json(path, content, sort_keys=False)
 
     def frame(self) -> pl.DataFrame:
         """Values and intervals, one row each; rates as fractions, null where undefined."""
@@ -151,13 +148,16 @@ class EvaluationResult:
         return write_text(path, self.frame().write_csv())
 
 
-def _noted_data(path: str | Path) -> Any:
+def _data(systems: Metrics) -> list[tuple[str, str, str, str]]:
+    """Trials and scores that an evaluation is of."""
+    return [(name, own, of["fingerprint"], of["scores"]) for name, own, of in blocks(systems)]
+
+
+def _noted(path: str | Path) -> Any:
     """What an evaluation in a file was made of; nothing where the file holds none."""
-    try:
-        content = read_json(path)
-    except InputError:
-        return None
-    return content.get("data") if isinstance(content, dict) and "systems" in content else None
+    with suppress(InputError):
+        return _data(read_metrics(path))
+    return None
 
 
 def evaluate(
@@ -304,7 +304,7 @@ def evaluate_tables(
         groups,
         draws.comparisons(),
         tuple(notes),
-        {name: _hash(scored.labels, columns) for name, columns in scored.columns.items()},
+        scored,
         draw_attacks(scored, draws) if "attack" in options.by else {},
     )
 
@@ -319,11 +319,3 @@ def _no_llrs(metrics: Mapping[str, Values], settings: Settings) -> list[str]:
         for name, own in metrics.items()
         if own.get("cllr", 0) > 1 and own["cllr_min"] < LITTLE
     ]
-
-
-def _hash(labels: np.ndarray, columns: Mapping[str, np.ndarray]) -> str:
-    """Short hash of labels and scores."""
-    found = hashlib.blake2b(np.ascontiguousarray(labels).tobytes(), digest_size=8)
-    for name in sorted(columns):
-        found.update(name.encode() + np.ascontiguousarray(columns[name]).tobytes())
-    return found.hexdigest()

@@ -154,7 +154,10 @@ def gather(
         if found.extra and not allow_missing:
             join_key(base, tables[name])  # raises and names the trials that the first table lacks
         if found.missing:
-            joined = {one: table.take(found.rows) for one, table in joined.items()}
+            joined = {
+                one: table.take(found.rows).part_of(table, "--allow-missing")
+                for one, table in joined.items()
+            }
         joined[name] = found.table
         notes += found.notes
     trials = joined[names[0]]

@@ -18,6 +18,7 @@ from lightning_sasv.experiment.recipe import Recipe, make_corpus, parse_seeds
 from lightning_sasv.experiment.sweep import sweep
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.locks import lock
+from lightning_sasv.metrics_file import of_in
 from lightning_sasv.places import TABLE, check_folder
 from lightning_sasv.results import METRICS_FILE, link_scores, read_metrics
 from lightning_sasv.trials import TWIN
@@ -190,5 +191,6 @@ def table(
         found = [read_metrics(file) for file in files]
         link_scores(folder, numbers)
         rows, remarks, warnings = write_table(folder, found, names)
-    whole = found[0][names[0]]["corpus"] == TWIN and data.scale == 1 and trainer.max_epochs >= 10
+    of = of_in(found[0][names[0]], "eval")
+    whole = of["corpus"] == TWIN and data.scale == 1 and trainer.max_epochs >= 10
     return TableResults(folder, rows, remarks, order_checks(rows) if whole else [], warnings)

@@ -18,7 +18,7 @@ from lightning_sasv import results
 from lightning_sasv.callbacks import FitFusion, KeepBest, LeaveSignals, SaveLast, WriteResults
 from lightning_sasv.callbacks.standard import usable
 from lightning_sasv.callbacks.write_results import finish
-from lightning_sasv.checkpoints import AtomicCheckpointIO, read_checkpoint
+from lightning_sasv.checkpoints import AtomicCheckpointIO, identity, read_checkpoint
 from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError, RunError
@@ -28,6 +28,7 @@ from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.fusion import SYSTEMS, build_system
 from lightning_sasv.locks import lock
 from lightning_sasv.metrics.bootstrap import resample
+from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import restoring
 from lightning_sasv.scores import read_table
@@ -75,12 +76,12 @@ class SeedFolder:
     path: Path
     key: str
 
-    def metrics(self) -> results.Metrics:
+    def metrics(self) -> Metrics:
         """What is finished; results of another configuration are an error, never mixed in."""
         file = self.path / results.METRICS_FILE
         found = results.read_metrics(file) if file.exists() else {}
         for name, entry in found.items():
-            if not isinstance(entry, dict) or entry.get("key", self.key) != self.key:
+            if entry.get("key", self.key) != self.key:
                 raise InputError(
                     f"{self.path} holds results of another configuration, data set or version "
                     f"({name}); choose another --out, or add --overwrite to replace them"
@@ -290,10 +291,16 @@ def fill(
     settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = make_trainer(callbacks, default_root_dir=folder.path, **settings, **device)
     finish(trainer, module, data)
-    trainer.save_checkpoint(results.checkpoint_file(folder.path), weights_only=True)
-    own = {"key": folder.key, "best_epoch": epoch}
-    keys = {name: system_key(name) for name in module.names}
-    results.merge_metrics(file, {name: own | {"system_key": keys[name]} for name in keys})
+    checkpoint = results.checkpoint_file(folder.path)
+    trainer.save_checkpoint(checkpoint, weights_only=True)
+    found = results.read_metrics(file)
+    weights = identity(checkpoint) | {"epoch": epoch, "step": None}
+    for name in module.names:
+        own = {"key": folder.key, "best_epoch": epoch, "system_key": system_key(name)}
+        found[name] |= own
+        for one in found[name]["sets"].values():
+            one["of"]["checkpoint"] = weights
+    results.write_metrics(file, found)
 
 
 def add_intervals(job: Job, key: str) -> None:
@@ -302,16 +309,17 @@ def add_intervals(job: Job, key: str) -> None:
         return
     folder, wanted = SeedFolder(job.out / f"seed{job.interval_seed}", key), job.replicates
     done = folder.metrics()
-    lacking = [s for s in job.systems if done[s].get("ci", {}).get("replicates") != wanted]
+    noted = {name: done[name]["sets"]["eval"].get("intervals", {}) for name in job.systems}
+    lacking = [s for s in noted if noted[s].get("sasv_eer", {}).get("replicates") != wanted]
     if not lacking:
         return
     table = read_table(results.scores_file(folder.path, "eval"))
     columns = {name: {"sasv": table.numbers(f"{results.PREFIX}{name}")} for name in lacking}
     names = {name: ["sasv_eer"] for name in lacking}  # all on the same replicates, drawn once
     drawn = resample(columns, table.labels(), names, None, wanted)
-    found: results.Metrics = {}
+    found: Metrics = {}
     for name, replicates in drawn.items():
-        low, high = replicates["sasv_eer"].interval()[:2]
-        entry = {"metric": "sasv_eer", "unit": "trial", "replicates": wanted}
-        found[name] = {"ci": entry | {"low": low, "high": high}}
+        one = replicates["sasv_eer"].interval()
+        entry = {**one._asdict(), "drawn": ["trial"], "seed": 0}
+        found[name] = {"sets": {"eval": {"intervals": {"sasv_eer": entry}}}}
     results.merge_metrics(folder.path / results.METRICS_FILE, found)

@@ -94,6 +94,7 @@ class Fusion:
             self.config["trim"] = positive("trim", trim)
         _check(self.config)
         self.warnings: list[FitWarning] = []
+        self.fitted_on: dict[str, Any] | None = None  # what the fit was made of, if that is known
         self.hold(self.start_state())
 
     @property
@@ -104,6 +105,11 @@ class Fusion:
         hands its raw scores on.
         """
         return self.config["density"] is not None or self.config["calibration"] is not None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it was fitted on simulated trials, as far as that is known."""
+        return (self.fitted_on or {}).get("simulated") is True
 
     @property
     def needs_fit(self) -> bool:

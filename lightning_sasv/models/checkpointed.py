@@ -84,12 +84,14 @@ class Checkpointed(LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what the weights were made with, and what makes the fits doubtful.
+        """Keep what weights and fits were made with, and what makes the fits doubtful.
 
         What Lightning adds to settings, and those that are no plain values, stay out.
         """
         doubtful = {key: one.warnings for key, one in self._systems().items() if one.warnings}
         checkpoint |= {"warnings": doubtful} if doubtful else {}
+        noted = {key: one.fitted_on for key, one in self._systems().items() if one.fitted_on}
+        checkpoint |= {"fitted_on": noted} if noted else {}
         checkpoint |= self.plain_settings()
         checkpoint[MADE_WITH] = {**record(self.trainer), "changed": list(self.changed)}
         checkpoint |= self._others(checkpoint)
@@ -131,9 +133,10 @@ class Checkpointed(LightningModule):
         if fitting and "optimizer_states" not in checkpoint:
             raise unfit("it holds weights alone, from which no training can go on")
         self.seeds = tuple(seeds)
-        said = checkpoint.get("warnings", {})
+        said, noted = checkpoint.get("warnings", {}), _fitted_on(checkpoint)
         for key, system in self._systems().items() if not self.refits else ():
             system.warnings = as_warnings(said.get(key, []) if isinstance(said, dict) else said)
+            system.fitted_on = noted.get(key)
 
     def _systems(self) -> dict[str, FusionSystem]:
         return cast("dict[str, FusionSystem]", dict(self.fusion.items()))
@@ -156,6 +159,14 @@ class Checkpointed(LightningModule):
                 callback = one.load(Callback, path)(**one.settings)
                 callback.setup(trainer, self, "fit")
                 trainer.callbacks.append(callback)  # type: ignore[attr-defined]
+
+
+def _fitted_on(checkpoint: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the systems of a checkpoint were fitted on, as far as it says."""
+    found = checkpoint.get("fitted_on", {})
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise unfit("it does not say what its systems were fitted on")
+    return found
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "write_report"]
 
-OLD_PAGE = "<title>SASV report: "
-"""What every page has in its head."""
-
 
 class Report(NamedTuple):
     """What ``write_report`` has written.
@@ -29,7 +26,11 @@ class Report(NamedTuple):
 
 
 def write_report(
-    folder: str, out: str | None = None, figures: str | None = None, overwrite: bool = False
+    folder: str,
+    out: str | None = None,
+    figures: str | None = None,
+    allow_part: bool = False,
+    overwrite: bool = False,
 ) -> Report:
     """Make one self-contained HTML page of a folder of results, and figures if asked for.
 
@@ -41,24 +42,32 @@ def write_report(
         folder: Folder that `lightning fit`, `fuse` or `table` wrote.
         out: HTML file to write; FOLDER/report.html by default.
         figures: Folder for the figures as PNG, PDF and SVG; needs matplotlib.
+        allow_part: Report results of a part of the trials, with a banner and without best marks.
         overwrite: Replace files though they were not made by this command of this folder.
 
     Raises:
-        InputError: A file is missing or wrong, or matplotlib is not installed.
+        InputError: A file is missing or wrong, results are of a part, or matplotlib is not
+            installed.
     """
+    from lightning_sasv.errors import InputError
     from lightning_sasv.files import write_text
     from lightning_sasv.places import check_stamped, head, stamp
     from lightning_sasv.report.curves import Material
     from lightning_sasv.report.drawing import check_figures, require_matplotlib, write_figures
     from lightning_sasv.report.figures import describe
     from lightning_sasv.report.html import render_page
-    from lightning_sasv.results import read_results
+    from lightning_sasv.results import PAGE, PAGE_TITLE, read_results
 
     if figures is not None:
         require_matplotlib()
     results = read_results(folder)
-    path = Path(out) if out else Path(folder) / "report.html"
-    if out or OLD_PAGE not in head(path):  # beside its results any page of ours may be replaced
+    if results.parts and not allow_part:
+        raise InputError(
+            f"{folder} holds results of {'; '.join(results.parts)}, which do not compare with "
+            "those of all trials; add --allow-part to report them all the same"
+        )
+    path = Path(out) if out else Path(folder) / PAGE
+    if out or PAGE_TITLE not in head(path):  # beside its results any page of ours may be replaced
         check_stamped(path, stamp("report", folder), overwrite)
     material = Material.of(results)
     described = describe(material)

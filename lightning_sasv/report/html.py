@@ -15,8 +15,10 @@ from typing import Any
 from lightning_sasv import __version__
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.files import finite
-from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.metrics.functional import Settings, all_metrics
+from lightning_sasv.metrics_file import blocks, of_in, values_in
 from lightning_sasv.places import stamp
+from lightning_sasv.record import Origin, Trials, set_entry, set_title
 from lightning_sasv.report import html_tables
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Figure, page_part, shared
@@ -24,6 +26,7 @@ from lightning_sasv.report.figures import SAMPLE, WORDS
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
 from lightning_sasv.results import Results
+from lightning_sasv.scores.table import from_scores
 
 SCRIPTS = ("svg", "data", "planes", "painter", "whatif", "panel", "main")
 
@@ -42,13 +45,15 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
     }
     template = _only(page_part("template.html"), shown)
     name, source = results.folder.resolve().name, results.source.name
-    tables = {figure.name: html_tables.cells_table(figure) for figure in figures}
+    ranked = not results.parts
+    tables = {figure.name: html_tables.cells_table(figure, ranked) for figure in figures}
     more = [figure for figure in figures if f'="{figure.name}"' not in template]
     counts = {"embedded": sum(data["trials"]["sizes"]), "all": sum(data["sizes"])}
     counts |= {"split": escape(results.split)}
     return Template(template).substitute(
         heading=escape(name),
         stamp=stamp("report", results.folder),
+        scores=" ".join(f"{split}:{digest}" for split, digest in results.digests.items()),
         policy=_policy(script),
         style=_palette() + page_part("style.css"),
         links="".join(f'<a href="#{f.name}">{escape(f.title)}</a>' for f in more),
@@ -64,6 +69,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         sample=SAMPLE,
         more="".join(_section(figure, tables[figure.name]) for figure in more),
         version=__version__,
+        convention=escape(html_tables.words_of(results, "eer_convention")),
         made_from=escape(name if results.source == results.folder else f"{name}, folder {source}"),
         cost_models="; ".join(WORDS["costs"].format(name=n, m=m) for n, m in PRESETS.items()),
         data=as_json(data),
@@ -122,26 +128,32 @@ def _with_metrics(results: Results) -> Results:
     """The same with metrics of the shown set computed where ``metrics.json`` lacks them."""
     metrics = dict(results.metrics)
     for name, fused in results.fused.items():
-        known = dict(metrics.get(name, {}))
-        if not known.get(results.split):
+        known = metrics.get(name, {})
+        if not values_in(known, results.split):
             system, scores = results.systems.get(name), results.scores
             asv, cm = (None, None) if system is None else as_pair(system(scores.asv, scores.cm))
-            metrics[name] = known | {results.split: all_metrics(asv, cm, fused, scores.label)}
+            columns = {"sasv": fused} | ({} if system is None else {"asv": asv, "cm": cm})
+            values = all_metrics(asv, cm, fused, scores.label)
+            trials = Trials(from_scores(scores, results.source))
+            origin = Origin(of_in(known, results.split)["corpus"])
+            entry = set_entry(columns, values, trials, origin, Settings())
+            metrics[name] = known | {"sets": known.get("sets", {}) | {results.split: entry}}
     return replace(results, metrics=metrics)
 
 
 def _corpus(results: Results) -> str:
     items = []
     for corpus in results.corpora or ["not named in metrics.json"]:
-        mark = " class='simulated'" if corpus == "twin" else ""
-        note = " (simulated)" if corpus == "twin" else ""
+        mark = " class='simulated'" if results.simulated else ""
+        note = " (simulated)" if results.simulated else ""
         items.append(f"<li{mark}>corpus: {escape(corpus)}{note}</li>")
     if results.seeds:
         items.append(f"<li>training seed {escape(', '.join(results.seeds))}</li>")
     for split, (spoof, target, nontarget) in results.sizes.items():
+        of = next((of for _, _, of in blocks(results.metrics, split)), {})
         items.append(
-            f"<li>{escape(split)}: {target + nontarget + spoof:,} trials ({target:,} target, "
-            f"{nontarget:,} nontarget, {spoof:,} spoof)</li>"
+            f"<li>{escape(set_title(split, of))}: {target + nontarget + spoof:,} trials "
+            f"({target:,} target, {nontarget:,} nontarget, {spoof:,} spoof)</li>"
         )
     return "".join(items)
 
@@ -149,12 +161,13 @@ def _corpus(results: Results) -> str:
 def _tables(results: Results) -> str:
     parts = [html_tables.metrics_table(results, results.split)]
     for split in results.sizes:
-        known = any(results.metrics.get(name, {}).get(split) for name in results.fused)
+        known = any(values_in(results.metrics.get(name, {}), split) for name in results.fused)
         if split != results.split and known:
             table = html_tables.metrics_table(results, split)
             parts.append(
                 f"<details><summary>The same on {escape(split)}</summary>{table}</details>"
             )
+    parts.append(html_tables.of_table(results))
     if results.table is not None:
         parts.append(f"<h3>Over all seeds</h3>{html_tables.markdown_table(results.table)}")
     return "".join(parts)

@@ -11,6 +11,8 @@ import numpy as np
 
 from lightning_sasv.fusion.doubts import is_doubtful, marked
 from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for
+from lightning_sasv.metrics_file import blocks, costs_in, values_in
+from lightning_sasv.record import NOT_RECORDED, set_title
 from lightning_sasv.report.description import Figure, Panel
 from lightning_sasv.results import Results, value_of, warnings_of
 
@@ -35,11 +37,11 @@ def _shaded(text: str, heat: float, best: bool) -> str:
     return f'<td class="heat{" best" if best else ""}" style="--h:{heat:.3f}">{text}</td>'
 
 
-def _cell(metric: Metric, value: float, column: Sequence[float]) -> str:
+def _cell(metric: Metric, value: float, column: Sequence[float], ranked: bool) -> str:
     """A cell, the stronger shaded the worse its value is in its column; the best is underlined."""
     text = metric.text(value, ON_PAGE)
     finite = [v for v in column if math.isfinite(v)]
-    described = metric.lower_is_better is None
+    described = metric.lower_is_better is None or not ranked
     if described or not math.isfinite(value) or len(finite) < 2 or max(finite) == min(finite):
         return f"<td>{text}</td>"
     floor = max(min(finite), 1e-4 * max(finite), 1e-12)
@@ -56,37 +58,45 @@ _DAGGER = " † no concurrent point exists; the value of the closest one, not ra
 
 def metrics_table(results: Results, split: str) -> str:
     """Metrics of every system on one set."""
-    rows = {name: results.metrics.get(name, {}).get(split) or {} for name in results.fused}
+    rows = {name: values_in(results.metrics.get(name, {}), split) for name in results.fused}
     columns, warnings = metrics_for("page"), warnings_of(results.metrics)
-    heads = f"<th>system</th>{''.join(map(_heading, columns))}<th>ρ</th>"
+    costs, ranked = costs_in(results.metrics, split) or NOT_RECORDED, not results.parts
+    heads = "".join(_heading(metric, costs) for metric in columns)
+    heads = f"<th>system</th>{heads}<th>ρ</th>"
     body = []
     for name, entry in rows.items():
-        cells = [_metric_cell(metric, entry, rows) for metric in columns]
+        cells = [_metric_cell(metric, entry, rows, ranked) for metric in columns]
         cells += [f"<td>{_rho(results, name)}</td>"]
         body.append(_row(name, cells, is_doubtful(warnings.get(name, []))))
     dagger = any(_stands_in(m, entry) is not None for m in columns for entry in rows.values())
+    of = next((of for _, _, of in blocks(results.metrics, split)), {})
+    shades = "The stronger the shade, the worse within its column; the best value is underlined; "
     return (
-        f'<p class="small lead">{escape(split)} set, corpus '
-        f"{escape(', '.join(results.corpora) or 'not named')}. The stronger the shade, the worse "
-        "within its column; the best value is underlined; a-DCF with the costs a-dcf1."
+        f'<p class="small lead">{escape(set_title(split, of))} set, corpus '
+        f"{escape(', '.join(results.corpora) or 'not named')}. {shades if ranked else ''}"
+        f"a-DCF with the costs {escape(costs)}."
         f"{_DAGGER if dagger else ''}{_DOUBT if any(map(is_doubtful, warnings.values())) else ''}"
         f"</p>{_table(heads, body, f'Metrics on {split}')}"
     )
 
 
-def _heading(metric: Metric) -> str:
+def _heading(metric: Metric, costs: str) -> str:
     title = metric.spoken + _UNITS.get(metric.unit, "")
-    return f'<th title="{escape(metric.meaning)}">{escape(title)}</th>'
+    meaning = metric.meaning + (f", costs {costs}" if metric.unit == "cost" else "")
+    return f'<th title="{escape(meaning)}">{escape(title)}</th>'
 
 
 def _metric_cell(
-    metric: Metric, entry: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]
+    metric: Metric,
+    entry: Mapping[str, Any],
+    rows: Mapping[str, Mapping[str, Any]],
+    ranked: bool,
 ) -> str:
     other = _stands_in(metric, entry)
     if other is not None:  # another quantity: not ranked
         return f"<td>{metric.text(other, ON_PAGE)}†</td>"
     column = [value_of(row, metric.name) for row in rows.values()]
-    return _cell(metric, value_of(entry, metric.name), column)
+    return _cell(metric, value_of(entry, metric.name), column, ranked)
 
 
 def _stands_in(metric: Metric, entry: Mapping[str, Any]) -> float | None:
@@ -104,38 +114,70 @@ def _rho(results: Results, name: str) -> str:
 
 def best_systems(results: Results) -> str:
     """Above the tables: which system is best in the main metrics."""
-    cards = []
-    for metric in metrics_for("cards"):
-        entries = {name: results.metrics[name].get(results.split) or {} for name in results.fused}
+    cards: list[str] = []
+    split, costs = results.split, costs_in(results.metrics, results.split)
+    for metric in metrics_for("cards") if not results.parts else ():
+        entries = {name: values_in(results.metrics[name], split) for name in results.fused}
         values = {name: value_of(entry, metric.name) for name, entry in entries.items()}
         known = {name: value for name, value in values.items() if math.isfinite(value)}
         if not known:
             continue
         word, choose = ("lowest", min) if metric.lower_is_better else ("highest", max)
         best = choose(known, key=lambda name: known[name])
-        costs = " (a-dcf1)" if metric.unit == "cost" else ""
+        at = f" (costs {escape(costs)})" if metric.unit == "cost" else ""
         unit = {"rate": " %", "bits": " bit"}.get(metric.unit, "")
         cards.append(
-            f'<div class="card"><span>{word} {escape(metric.spoken)}{costs}, '
-            f"{escape(results.split)}</span><b>{metric.text(known[best], ON_PAGE)}{unit}</b>"
+            f'<div class="card"><span>{word} {escape(metric.spoken)}{at}, '
+            f"{escape(split)}</span><b>{metric.text(known[best], ON_PAGE)}{unit}</b>"
             f"<em>{escape(best)}</em></div>"
         )
-    return f'<div class="cards">{"".join(cards)}</div>' if len(results.fused) > 1 else ""
+    return f'<div class="cards">{"".join(cards)}</div>' if cards and len(results.fused) > 1 else ""
 
 
-def cells_table(figure: Figure) -> str:
+_SHOWN_OF = (
+    *("corpus", "simulated", "scale", "twin_seed", "seeds", "fingerprint", "trials", "expected"),
+    *("cause", "speakers", "attacks", "checkpoint", "costs", "tandem_costs", "eer_convention"),
+    *("t_dcf", "cllr", "software", "device", "threads", "precision", "date"),
+)
+"""What the page says of its numbers: the fields that all systems share."""
+
+
+def words_of(results: Results, field: str) -> str:
+    """A field of the shown set's results in words, ``not recorded`` where it is not."""
+    found = [_words(of[field]) for _, _, of in blocks(results.metrics, results.split)]
+    return "; ".join(dict.fromkeys(found)) or NOT_RECORDED
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_words, value))
+    return "–" if value is None else f"{value:,}" if type(value) is int else str(value)
+
+
+def of_table(results: Results) -> str:
+    """What the numbers of the shown set are of."""
+    fields = {field: words_of(results, field) for field in _SHOWN_OF}
+    fields["seeds"] = fields["seeds"].replace(",", "")
+    rows = [f"<tr><td>{field}</td><td>{escape(fields[field])}</td></tr>" for field in fields]
+    table = _table("<th>field</th><th>content</th>", rows, "What these numbers are of")
+    return f"<details><summary>What these numbers are of</summary>{table}</details>"
+
+
+def cells_table(figure: Figure, ranked: bool = True) -> str:
     """The tables of numbers among the panels of a figure; small numbers are good."""
     return "".join(
-        _cells(panel, series.z)
+        _cells(panel, series.z, ranked)
         for panel in figure.panels
         for series in panel.series
         if series.kind == "cells"
     )
 
 
-def _cells(panel: Panel, values: np.ndarray) -> str:
+def _cells(panel: Panel, values: np.ndarray, ranked: bool) -> str:
     heat = (values / max(values.max(), 1e-300)) ** 0.6
-    best = (values == values.min(axis=0)) & (len(values) > 1)
+    best = (values == values.min(axis=0)) & (len(values) > 1) & ranked
     body = [
         _row(name, map(_shaded, [f"{value:.2f}" for value in values[k]], heat[k], best[k]))
         for k, (_, name) in enumerate(panel.y.ticks or ())

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings, is_doubtful, marked
 from lightning_sasv.metrics.registry import Metric, in_unit, metrics_for
-from lightning_sasv.results import Metrics, value_of
-from lightning_sasv.trials import TWIN
+from lightning_sasv.metrics_file import SAME, Metrics, blocks, of_in, parts_of, values_in
+from lightning_sasv.record import Of
+from lightning_sasv.results import value_of
+from lightning_sasv.trials import SPLITS, TWIN
 
 _KNOWN = read_json(Path(__file__).with_name("table1.json"))
 PAPER: dict[str, dict[str, float]] = _KNOWN["paper"]
@@ -83,23 +86,59 @@ def _cell(system: str, metric: Metric, entries: Sequence[Mapping[str, Any]]) -> 
         others = [value_of(entry, metric.instead) for entry in entries]
         values = [o if math.isnan(v) else v for v, o in zip(values, others, strict=True)]
     values = [in_unit(value, metric.unit) for value in values]
-    known = len(values) > 1 and all(map(math.isfinite, values))
-    spread = statistics.stdev(values) if known else math.nan
-    return Cell(statistics.fmean(values), spread, PAPER.get(system, {}).get(metric.name), marked)
+    paper = PAPER.get(system, {}).get(metric.name)
+    return Cell(statistics.fmean(values), _spread(values), paper, marked)
 
 
 def make_rows(seeds: Sequence[Metrics], systems: Sequence[str]) -> list[Row]:
     """Rows of the table from the metrics of each seed, in the order of ``systems``."""
     rows = []
     for system in systems:
-        entries = [metrics[system]["eval"] for metrics in seeds]
-        cells = {m.name: _cell(system, m, entries) for m in metrics_for("table1")}
-        found = [metrics[system] for metrics in seeds if "ci" in metrics[system]]
-        ends = [(100 * m["ci"]["low"], 100 * m["ci"]["high"], m["seed"]) for m in found]
-        warnings = _seed_warnings([metrics[system] for metrics in seeds])
-        ends = ends or [(math.nan, math.nan, None)]
-        rows.append(Row(system, cells, *ends[0], doubtful=is_doubtful(warnings)))
+        entries = [metrics[system] for metrics in seeds]
+        values = [values_in(entry, "eval") for entry in entries]
+        cells = {m.name: _cell(system, m, values) for m in metrics_for("table1")}
+        found = [(entry, _interval(entry)) for entry in entries if _interval(entry)]
+        row = Row(system, cells, doubtful=is_doubtful(_seed_warnings(entries)))
+        for entry, ci in found[:1]:
+            ends = {"low": 100 * ci["low"], "high": 100 * ci["high"]}
+            row = replace(row, **ends, interval_seed=seed_of(entry))
+        rows.append(row)
     return rows
+
+
+def seed_of(entry: Mapping[str, Any]) -> int:
+    """The seed of a folder ``seed<N>``."""
+    seeds = of_in(entry, "eval")["seeds"]
+    return int(seeds[0]) if isinstance(seeds, list) else -1
+
+
+def _interval(entry: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = entry["sets"]["eval"].get("intervals", {}).get("sasv_eer", {})
+    return found
+
+
+def check_seeds(seeds: Sequence[Metrics], systems: Sequence[str]) -> None:
+    """Refuse to make one table of results that are parts, or of different kinds.
+
+    Raises:
+        InputError: A set was scored in part, or seeds differ in device, precision, trials or costs.
+    """
+    chosen = [{name: metrics[name] for name in systems} for metrics in seeds]
+    for metrics in chosen:
+        if parts := parts_of(metrics):
+            seed = seed_of(metrics[systems[0]])
+            raise InputError(f"seed {seed} has {parts[0]}; a table needs all of them")
+    first = {split: of for _, split, of in blocks(chosen[0])}
+    for metrics in chosen:
+        for name, split, of in blocks(metrics):
+            noted = first.get(split, of)
+            for field in ("device", "precision", *SAME):
+                if of[field] != noted[field]:
+                    raise InputError(
+                        f"seed {seed_of(metrics[name])}, {name}, {split}: {field} {of[field]!s:.60}"
+                        f", where another seed has {noted[field]!s:.60}; a table does not mix "
+                        "them: choose another --out, or add --overwrite"
+                    )
 
 
 def mean_metrics(seeds: Sequence[Metrics], systems: Sequence[str]) -> Metrics:
@@ -108,17 +147,49 @@ def mean_metrics(seeds: Sequence[Metrics], systems: Sequence[str]) -> Metrics:
     for system in systems:
         entries = [metrics[system] for metrics in seeds]
         merged[system] = {
-            "corpus": entries[0]["corpus"],
-            "seeds": [entry["seed"] for entry in entries],
-            "dev": _mean([entry["dev"] for entry in entries]),
-            "eval": _mean([entry["eval"] for entry in entries]),
+            "sets": {split: _mean_set(entries, split) for split in SPLITS},
             "fitted": {"rho": [entry["fitted"].get("rho") for entry in entries]},
-            "per_seed": {str(entry["seed"]): entry["eval"] for entry in entries},
+            "fitted_on": _common(list(map(seed_of, entries)), [e["fitted_on"] for e in entries]),
             "warnings": _seed_warnings(entries),
         }
-        intervals = [entry["ci"] for entry in entries if "ci" in entry]
-        merged[system] |= {"ci": intervals[0]} if intervals else {}
     return merged
+
+
+def _mean_set(entries: Sequence[Mapping[str, Any]], split: str) -> dict[str, Any]:
+    """Means over seeds of a set, the spread between them, and each seed's own values."""
+    seeds, values = [seed_of(one) for one in entries], [values_in(one, split) for one in entries]
+    columns = {key: [value_of(one, key) for one in values] for key in values[0]}
+    reasons = [one["sets"][split].get("undefined", {}) for one in entries]
+    found = {
+        "values": {key: statistics.fmean(column) for key, column in columns.items()},
+        "undefined": {
+            key: f"seed {seed}: {why}"
+            for seed, own in reversed(list(zip(seeds, reasons, strict=True)))
+            for key, why in own.items()
+        },
+        "spread": {key: _spread(column) for key, column in columns.items()},
+        "per_seed": {str(seed): one for seed, one in zip(seeds, values, strict=True)},
+        "of": _common(seeds, [of_in(entry, split) for entry in entries]) | {"seeds": seeds},
+    }
+    intervals = [one["sets"][split].get("intervals") for one in entries]
+    known = [one for one in intervals if one]
+    return found | ({"intervals": known[0]} if known else {})
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Standard deviation, K − 1 in the denominator; NaN for one value."""
+    known = len(values) > 1 and all(map(math.isfinite, values))
+    return statistics.stdev(values) if known else math.nan
+
+
+def _common(seeds: Sequence[int], blocks: Sequence[Of]) -> Of:
+    """One block for all seeds: what they agree in, and by seed what they do not."""
+    found = {}
+    for field in blocks[0]:
+        by_seed = {str(seed): of[field] for seed, of in zip(seeds, blocks, strict=True)}
+        same = all(value == blocks[0][field] for value in by_seed.values())
+        found[field] = blocks[0][field] if same else by_seed
+    return found
 
 
 def _seed_warnings(entries: Sequence[Mapping[str, Any]]) -> list[FitWarning]:
@@ -126,16 +197,11 @@ def _seed_warnings(entries: Sequence[Mapping[str, Any]]) -> list[FitWarning]:
     by_text: dict[str, tuple[FitWarning, list[str]]] = {}
     for entry in entries:
         for one in as_warnings(entry.get("warnings", [])):
-            by_text.setdefault(one["text"], (one, []))[1].append(str(entry["seed"]))
+            by_text.setdefault(one["text"], (one, []))[1].append(str(seed_of(entry)))
     return [
         {**one, "text": f"seed {', '.join(seeds)}: {text}"}
         for text, (one, seeds) in by_text.items()
     ]
-
-
-def _mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Mean of each metric; undefined where it is undefined for a seed."""
-    return {key: statistics.fmean(value_of(entry, key) for entry in entries) for key in entries[0]}
 
 
 def notes(rows: Sequence[Row], corpus: str, seeds: Sequence[int]) -> list[str]:

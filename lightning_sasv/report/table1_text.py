@@ -14,16 +14,19 @@ from rich import box
 from lightning_sasv.console import Terminal
 from lightning_sasv.fusion.doubts import warning_lines
 from lightning_sasv.metrics.registry import METRICS, UNDEFINED, Metric, metrics_for
+from lightning_sasv.metrics_file import Metrics, of_in
 from lightning_sasv.report.table1 import (
     Cell,
     Check,
     Row,
+    check_seeds,
     make_rows,
     mean_metrics,
     notes,
+    seed_of,
 )
 from lightning_sasv.report.tables import make_table
-from lightning_sasv.results import Metrics, warnings_of, write_tables
+from lightning_sasv.results import warnings_of, write_tables
 from lightning_sasv.trials import TWIN
 
 DAGGER = "†"
@@ -168,9 +171,10 @@ def write_table(
     folder: Path, seeds: Sequence[Metrics], systems: Sequence[str]
 ) -> tuple[list[Row], list[str], list[str]]:
     """Write ``table.{md,csv,tex}`` and ``metrics.json``; return rows, remarks and warnings."""
-    rows = make_rows(seeds, systems)
-    corpus = str(seeds[0][systems[0]]["corpus"])
-    remarks = notes(rows, corpus, [metrics[systems[0]]["seed"] for metrics in seeds])
+    check_seeds(seeds, systems)
+    rows, first = make_rows(seeds, systems), of_in(seeds[0][systems[0]], "eval")
+    corpus = str(first["corpus"])
+    remarks = notes(rows, corpus, [seed_of(metrics[systems[0]]) for metrics in seeds])
     metrics = mean_metrics(seeds, systems)
     warnings = warning_lines(warnings_of(metrics))
     texts = {"md": as_markdown(rows, [*remarks, *warnings]), "csv": as_csv(rows, corpus)}

@@ -22,7 +22,10 @@ from lightning_sasv.metrics.registry import (
     metrics_for,
     number,
 )
-from lightning_sasv.results import Metrics, warnings_of
+from lightning_sasv.metrics_file import Metrics, costs_in, of_in, parts_of, values_in
+from lightning_sasv.record import NOT_RECORDED, is_part
+from lightning_sasv.results import warnings_of
+from lightning_sasv.trials import SPLITS
 
 
 def make_table(left: Iterable[str], right: Iterable[str], **look: Any) -> Table:
@@ -42,15 +45,14 @@ def print_evaluation(result: Any, costs: str) -> None:
         result: An ``evaluation.EvaluationResult``.
         costs: What the user called the costs.
     """
-    options, counts = result.options, result.counts
-    counted = ", ".join(f"{count:,} {label}" for label, count in counts.items())
+    options = result.options
     intervals, draws = result.intervals, result.draws
     caption = f"EERs: {options.settings.convention} convention; Cllr in bits; a-DCF costs {costs}"
     if intervals:
         caption += f"; 95 % intervals, {draws.caption}"
     share = {name: f"{100 * one.worst_share:.0f} %" for name, one in draws.misses.items()}
     rows = {"misses of the worst speaker": share} if intervals and share else {}
-    print_metrics(result.metrics, intervals, f"{counted} trials", caption, rows)
+    print_metrics(result.metrics, intervals, result.title, caption, rows)
     for column, systems in result.groups.items():
         for system, groups in systems.items():
             print_groups(
@@ -251,18 +253,21 @@ def print_results(metrics: Metrics, corpus: str) -> None:
     """Show the metrics of each system on each set, and which corpus they come from."""
     columns, warnings = metrics_for("results"), warnings_of(metrics)
     doubtful = {name for name, own in warnings.items() if is_doubtful(own)}
-    caption = "EERs in per cent, Cllr in bits, a-DCF normalised minimum (a-dcf1 costs)"
+    caption = "EERs in per cent, Cllr in bits, a-DCF normalised minimum "
+    caption += f"(costs {costs_in(metrics) or NOT_RECORDED})"
+    parts = parts_of(metrics)
     table = make_table(
         ("system", "set"),
         [metric.short for metric in columns],
         padding=(0, 0, 0, 1),
-        title=f"Results on the corpus: {corpus}",
+        title="; ".join([f"Results on the corpus: {corpus}", *parts]),
         caption=f"{caption}; ! doubtful fit, see the warnings" if doubtful else caption,
     )
     for system, entry in metrics.items():
         label = marked(system, system in doubtful)
-        for name in ("dev", "eval"):
-            if name in entry:
-                values = [metric.text(entry[name].get(metric.name), BRIEF) for metric in columns]
-                table.add_row(label, name, *values)
+        for split in SPLITS:
+            if known := values_in(entry, split):
+                shown = [metric.text(known.get(metric.name), BRIEF) for metric in columns]
+                name = f"part of {split}" if is_part(of_in(entry, split)) else split
+                table.add_row(label, name, *shown)
     Terminal(wrap=True).print(table)

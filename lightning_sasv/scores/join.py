@@ -79,6 +79,9 @@ def join_key(scores: ScoreTable, key: ScoreTable, allow_missing: bool = False) -
         )
     rows = np.flatnonzero(found)
     table = _beside(scores, key, rows, place[found])
+    table = replace(table, expected=key.expected, cause=key.cause)
+    if len(missing):
+        table = table.part_of(key, "--allow-missing")
     return Joined(table, rows, len(missing), len(extra), tuple(notes))
 
 

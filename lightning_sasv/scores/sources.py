@@ -176,8 +176,8 @@ def convert(
 
     Args:
         file: File of any known format (docs/formats.md), or ROLE=FILE, or asv=FILE,cm=FILE.
-        to: Format to write.
-        out: File to write; by default beside FILE, named after the format.
+        to: Format to write; metrics-v1 gives a metrics.json the shape of version 1.
+        out: File to write; by default in the current folder, named after FILE and the format.
         format: Format of FILE; recognised when not given.
         column: Score to write, where FILE has several and the format has room for one.
         key: Key or trial list to join by trial id; given again, further columns of its trials.
@@ -201,7 +201,7 @@ def convert(
     trials = read_key(key, key_format, how=how, labelled=False, tell=tell)
     table = read_source(file, trials, how=how, tell=tell)
     path = table.path
-    target = Path(out) if out else path.with_name(f"{path.stem}.{layout.name}{layout.suffix}")
+    target = Path(out or f"{path.stem}.{layout.name}{layout.suffix}")
     if target.resolve() == path.resolve():
         raise InputError(f"--out {target} is the file that is read; choose another one")
     return write_new(target, table, layout.name, column, overwrite)
@@ -278,7 +278,7 @@ def where_equal(table: ScoreTable, condition: str | None) -> ScoreTable:
         known = sorted(set(table.text(column).tolist()))
         shown = ", ".join(known[:10])
         raise InputError(f"--where: {column} is never {value!r} in {table.path}; it is {shown}")
-    return table.take(rows)
+    return table.take(rows).part_of(table, f"--where {condition}")
 
 
 def read_costs(text: str) -> CostModel:

@@ -14,7 +14,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.limits import TEXT_CELLS
 from lightning_sasv.scores.layouts import LABELS, SCORES, is_number
 from lightning_sasv.scores.text import not_a_number
-from lightning_sasv.trials import Scores
+from lightning_sasv.trials import CLASS_ORDER, Scores
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,6 +42,8 @@ class ScoreTable:
         by_row: Whether rows are trials, whatever names they carry.
         notes: How it was read, for the user.
         hint: What to add where labels are asked for and there are none.
+        expected: Trials of each class that should be there, where some were left out.
+        cause: Why they were.
     """
 
     frame: pl.DataFrame
@@ -53,6 +55,8 @@ class ScoreTable:
     by_row: bool = False
     notes: tuple[str, ...] = ()
     hint: str = ""
+    expected: Mapping[str, int] | None = None
+    cause: str | None = None
 
     def __len__(self) -> int:
         return self.frame.height
@@ -80,6 +84,23 @@ class ScoreTable:
     def score_columns(self) -> list[str]:
         """Columns of scores: ``asv_score``, ``cm_score``, ``sasv_score`` and ``sasv_<system>``."""
         return [name for name in self.frame.columns if name in SCORES or name.startswith("sasv_")]
+
+    def counts(self) -> dict[str, int]:
+        """Trials of each class, in the order target, nontarget, spoof."""
+        words = ("bonafide", "spoof") if self.has_cm_labels else tuple(map(str, CLASS_ORDER))
+        return {word: int((self.frame["label"] == word).sum()) for word in words}
+
+    def part_of(self, whole: ScoreTable, cause: str) -> ScoreTable:
+        """These trials as a part of others, which were left out for some cause."""
+        if whole.expected is not None:
+            expected, causes = whole.expected, (whole.cause, cause)
+        elif "label" in whole:
+            expected, causes = whole.counts(), (None, cause)
+        else:
+            known = self.counts() if "label" in self else {}
+            expected, causes = known | {"unknown": len(whole) - len(self)}, (None, cause)
+        said = ", ".join(filter(None, causes))
+        return replace(self, expected=expected, cause=said)
 
     def without_scores(self) -> ScoreTable:
         """The trials alone."""

@@ -111,7 +111,8 @@ def check_same(
     names = [name for name in _FIRST if name in table]
     now = io.BytesIO(_own(table).select(names).write_csv().encode())
     try:
-        old, new = (pl.read_csv(one, infer_schema=False) for one in (path, now))
+        read = {"infer_schema": False, "comment_prefix": "# "}  # decisions may have a remark
+        old, new = (pl.read_csv(one, **read) for one in (path, now))  # type: ignore[arg-type]
         same = old.select(*names, *also).select(names).equals(new)
     except (pl.exceptions.PolarsError, OSError, ValueError):
         same = False

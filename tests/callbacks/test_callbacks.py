@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from lightning_sasv.fusion import build_system
 from lightning_sasv.metrics.functional import sasv_eers
 from lightning_sasv.models import SASVModule
 from lightning_sasv.scores import read_scores
-from tests.helpers import best_checkpoint, plain_trainer, quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, metrics_in, plain_trainer, quiet_trainer, shared_data
 
 SYSTEMS = ("L3c", "B1")
 
@@ -90,7 +89,7 @@ def test_scores_on_disk(run: tuple[pl.Trainer, Path], twin: Corpus) -> None:
 
 
 def test_metrics_on_disk_and_in_the_log(run: tuple[pl.Trainer, Path]) -> None:
-    metrics = json.loads((run[1] / "metrics.json").read_text())
+    metrics = metrics_in(run[1])
     assert list(metrics) == sorted(SYSTEMS)
     for name in SYSTEMS:
         assert metrics[name]["corpus"] == "twin"

@@ -15,7 +15,9 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.commands.arguments import by_position, translate
 from lightning_sasv.fusion import OUR_SYSTEMS, PAPER_SYSTEMS
+from lightning_sasv.results import read_metrics
 from lightning_sasv.scores import LAYOUTS, read_table, write_scores
+from tests.helpers import metrics_in
 from tests.scores.samples import toy_scores
 
 SYSTEMS = (*PAPER_SYSTEMS, *OUR_SYSTEMS)
@@ -59,10 +61,18 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def evaluated(*args: str | Path, out: Path) -> dict[str, Any]:
-    """Results of `evaluate` as JSON."""
+    """Results of `evaluate` as JSON: systems on the one set that there is, and comparisons."""
     main(["evaluate", *map(str, args), "--json", str(out)])
     content: dict[str, Any] = json.loads(out.read_text())
-    return content
+    assert (content["format"], content["version"]) == ("lightning_sasv.metrics", 2)
+    found = {name: next(iter(one["sets"].values())) for name, one in content["systems"].items()}
+    return content | {"systems": found}
+
+
+def of_of(result: dict[str, Any]) -> dict[str, Any]:
+    """What the first system's results are of."""
+    found: dict[str, Any] = next(iter(result["systems"].values()))["of"]
+    return found
 
 
 def failing(capsys: pytest.CaptureFixture[str], *args: str | Path) -> str:
@@ -80,11 +90,11 @@ def test_evaluate_gives_the_golden_values(
     real: Path, golden: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = evaluated(real / "out/scores/eval.csv", "--ci", "none", out=tmp_path / "e.json")
-    written = json.loads((real / "out" / "metrics.json").read_text())
-    assert result["trials"] == {"spoof": 63882, "nontarget": 33327, "target": 5370}
+    written = metrics_in(real / "out")
+    assert of_of(result)["trials"] == {"spoof": 63882, "nontarget": 33327, "target": 5370}
     assert list(result["systems"]) == [*SYSTEMS, "asv+cm"]
     for system in PAPER_SYSTEMS:
-        found, wanted = result["systems"][system]["metrics"], golden["systems"][system]["eval"]
+        found, wanted = result["systems"][system]["values"], golden["systems"][system]["eval"]
         wanted = wanted | wanted.get("with_exact_calibration", {})
         for name in RATES:
             assert 100 * found[name] == pytest.approx(wanted[name], abs=1e-6)
@@ -95,10 +105,10 @@ def test_evaluate_gives_the_golden_values(
         assert {name: written[system]["eval"][name] for name in found} == (
             pytest.approx(found, abs=1e-12)
         )
-    pair = result["systems"]["asv+cm"]["metrics"]
+    pair = result["systems"]["asv+cm"]["values"]
     assert 100 * pair["asv_eer"] == pytest.approx(1.6385, abs=5e-5)
     assert 100 * pair["t_eer"] == pytest.approx(2.103168, abs=1e-6)
-    ours = {name: result["systems"][name]["metrics"] for name in OUR_SYSTEMS}
+    ours = {name: result["systems"][name]["values"] for name in OUR_SYSTEMS}
     assert ours["L3t"]["cllr"] <= 0.07
     assert ours["L3t"]["sasv_eer"] <= 0.0140
     assert ours["M3"]["sasv_eer"] <= 0.0140
@@ -130,7 +140,7 @@ def test_real_protocol_as_key(
         f"sasv={tmp_path / 'bare.txt'}", "--key", protocol, *none, out=tmp_path / "a.json"
     )
     full = evaluated(fused, "--systems", "L3", *none, out=tmp_path / "b.json")
-    assert bare["systems"]["bare"]["metrics"] == full["systems"]["L3"]["metrics"]
+    assert bare["systems"]["bare"]["values"] == full["systems"]["L3"]["values"]
     rows = (tmp_path / "bare.txt").read_text().splitlines(keepends=True)
     (tmp_path / "short.txt").write_text("".join(rows[: -len(rows) // 100]))
     key = ["--key", protocol, "--json", tmp_path / "c.json"]
@@ -141,7 +151,10 @@ def test_real_protocol_as_key(
     assert not (tmp_path / "c.json").exists()
     main(["evaluate", f"sasv={tmp_path / 'short.txt'}", *map(str, key), "--allow-missing"])
     assert "1,026 of 102,579 trials of the key are left out" in capsys.readouterr().err
-    assert sum(json.loads((tmp_path / "c.json").read_text())["trials"].values()) == 101553
+    of = read_metrics(tmp_path / "c.json")["short"]["sets"]["trials"]["of"]
+    assert sum(of["trials"].values()) == 101553
+    assert sum(of["expected"].values()) == 102579
+    assert (of["part"], of["cause"]) == (True, "--allow-missing")
 
 
 def test_decide_on_the_real_scores(
@@ -191,7 +204,7 @@ def test_several_systems_are_compared_in_words(
     assert found["sasv_eer"]["drawn"] == ["speaker", "attack"]
     assert found["sasv_eer"]["p"] <= found["sasv_eer"]["p_adjusted"] <= 1
     assert found["sasv_eer"]["verdict"].startswith("L3 is lower than B1 by ")
-    difference = [result["systems"][n]["metrics"]["sasv_eer"] for n in ("L3", "B1")]
+    difference = [result["systems"][n]["values"]["sasv_eer"] for n in ("L3", "B1")]
     assert found["sasv_eer"]["difference"] == difference[0] - difference[1]
     shown = capsys.readouterr().out
     assert "L3 − B1: " in shown
@@ -205,14 +218,14 @@ def test_breakdown_and_intervals_are_shown(
 ) -> None:
     result = evaluated(toy / "eval.csv", "--by", "attack,speaker", "--ci=speaker-attack",
                        "--replicates", "50", out=tmp_path / "e.json")  # fmt: skip
-    assert result["trials"] == {"spoof": 200, "target": 200, "nontarget": 200}
-    assert result["settings"]["costs"]["p_target"] == 0.9
+    assert of_of(result)["trials"] == {"spoof": 200, "target": 200, "nontarget": 200}
+    assert of_of(result)["costs"]["p_target"] == 0.9
     one = result["systems"]["eval"]
     assert list(one["by"]["attack"]) == ["A07", "A08"]
     assert len(one["by"]["speaker"]) == 12
     assert one["by"]["attack"]["A07"]["t_eer"] > 0
     interval = one["intervals"]["t_eer"]
-    assert 0 < interval["low"] < one["metrics"]["t_eer"] < interval["high"]
+    assert 0 < interval["low"] < one["values"]["t_eer"] < interval["high"]
     shown = capsys.readouterr().out
     assert "eval by attack" in shown
     assert "eval by speaker" in shown
@@ -240,7 +253,10 @@ def test_pair_of_files_with_a_key(toy: Path, tmp_path: Path) -> None:
     first = evaluated(pair["eval"], "--key", keys["eval"], out=tmp_path / "a.json")
     second = evaluated(toy / "eval.csv", out=tmp_path / "b.json")
     assert list(first["systems"]) == ["eval_asv+eval_cm"]
-    assert first["systems"]["eval_asv+eval_cm"] == second["systems"]["eval"]
+    one, two = first["systems"]["eval_asv+eval_cm"], second["systems"]["eval"]
+    assert one["values"] == two["values"]
+    assert one["of"]["fingerprint"] == two["of"]["fingerprint"]
+    assert one["of"]["scores"] == two["of"]["scores"]
 
 
 def test_decide_without_labels_and_with_costs_from_a_file(
@@ -298,22 +314,26 @@ def test_pooled_subsets_are_mentioned(tmp_path: Path, capsys: pytest.CaptureFixt
     files = [tmp_path / "cm.txt", "--key", tmp_path / "key.txt"]
     named = ["--key-format", "asvspoof2021-la-key", "--format", "asvspoof2021-cm"]
     result = evaluated(*files, *named, out=tmp_path / "e.json")
-    assert sum(result["trials"].values()) == 60
+    assert sum(of_of(result)["trials"].values()) == 60
     said = capsys.readouterr().err
     assert "subsets eval, progress are pooled" in said
     assert "read as asvspoof2021-la-key" in said
     part = evaluated(*files, "--where", "subset=eval", out=tmp_path / "part.json")
-    assert sum(part["trials"].values()) == 40
+    assert sum(of_of(part)["trials"].values()) == 40
     assert "looks like asvspoof2021-la-key" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_convert_writes_beside_the_file(
-    layout: str, toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_convert_writes_into_the_current_folder(
+    layout: str,
+    toy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Formats that have room for these trials are written under their own name."""
-    source = tmp_path / "eval.csv"
-    source.write_bytes((toy / "eval.csv").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    source = toy / "eval.csv"
     target = tmp_path / f"eval.{layout}{LAYOUTS[layout].suffix}"
     args = ["convert", str(source), "--to", layout, "--column", "asv_score"]
     if layout in ("bob4", "bob5", "voxceleb", "speechbrain", "asvspoof2021-la-key",

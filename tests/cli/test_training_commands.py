@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ from lightning_sasv.cli import main
 from lightning_sasv.commands.train import base_config, train
 from lightning_sasv.fusion import OUR_SYSTEMS, PAPER_SYSTEMS
 from lightning_sasv.scores import read_scores
+from tests.helpers import metrics_in
 
 CONFIGS = base_config().parent
 SYSTEMS = (*PAPER_SYSTEMS, *OUR_SYSTEMS)
@@ -56,7 +56,7 @@ def test_every_system_has_a_short_configuration() -> None:
 def test_every_system_can_be_trained(here: Path, system: str) -> None:
     main(["fit", "--config", str(CONFIGS / f"{system}.yaml"), *SMALL])
     folder = here / "runs" / system / "version_0"
-    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics = metrics_in(folder)
     assert 0 <= metrics[system]["eval"]["sasv_eer"] < 0.5
     assert metrics[system]["corpus"] == "twin"
     for name in ("checkpoints/best.ckpt", "checkpoints/last.ckpt", "config.yaml", "metrics.csv"):
@@ -84,7 +84,7 @@ def test_run_describes_itself(here: Path) -> None:
     assert "Written to runs/L3c/version_0" in done.stdout
     assert "SASV 2022" not in done.stdout
     assert done.stderr == ""
-    metrics = json.loads((here / "runs/L3c/version_0/metrics.json").read_text())["L3c"]
+    metrics = metrics_in(here / "runs/L3c/version_0")["L3c"]
     for split in ("dev", "eval"):
         shown = [f"{100 * metrics[split][key]:.2f}" for key in ("sasv_eer", "sv_eer", "spf_eer")]
         assert re.search(rf"L3c +│ {split} *│ +{'│ +'.join(shown)}│", done.stdout), done.stdout
@@ -121,7 +121,7 @@ def test_real_embeddings_by_root(here: Path, shared: Path) -> None:
     root, lists = shared / "data/mini_la_embeddings", shared / "data/mini_la/LA"
     where = ["--data.root", str(root), "--data.protocols", str(lists), "--data.name", "mini LA"]
     main(["fit", "--config", str(CONFIGS / "B1.yaml"), *where, *SMALL])
-    metrics = json.loads((here / "runs/B1/version_0/metrics.json").read_text())
+    metrics = metrics_in(here / "runs/B1/version_0")
     assert metrics["B1"]["corpus"] == "mini LA"
     assert len(read_scores(here / "runs/B1/version_0/scores/eval.csv")) == 396
 

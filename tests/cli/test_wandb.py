@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import wandb
 from lightning_sasv import loggers
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.loggers import wandb_logger, wandb_mode
+from tests.helpers import content, metrics_in
 from tests.wandb_log import OfflineRun, read_offline_run
 
 CONFIGS = base_config().parent
@@ -37,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[OfflineRun, Path]:
 
 
 def test_final_metrics_are_those_on_disk(run: tuple[OfflineRun, Path]) -> None:
-    metrics = json.loads((run[1] / "metrics.json").read_text())["L3c"]
+    metrics = metrics_in(run[1])["L3c"]
     for split in ("dev", "eval"):
         for key, value in metrics[split].items():
             if value is not None:
@@ -48,7 +48,7 @@ def test_every_epoch_is_logged(run: tuple[OfflineRun, Path]) -> None:
     """And in the end dev once more, with the best checkpoint: that is what a sweep compares."""
     for key, epochs in (("train/loss", [0, 1]), ("val/cm_eer", [0, 1, 2]), ("val/loss", [0, 1, 2])):
         assert [row["epoch"] for row in run[0].history if key in row] == epochs
-    metrics = json.loads((run[1] / "metrics.json").read_text())["L3c"]
+    metrics = metrics_in(run[1])["L3c"]
     assert run[0].last("val/sasv_eer") == pytest.approx(metrics["dev"]["sasv_eer"], rel=1e-6)
 
 
@@ -71,7 +71,7 @@ def test_figures_are_logged(run: tuple[OfflineRun, Path]) -> None:
 def test_results_do_not_depend_on_wandb(run: tuple[OfflineRun, Path], tmp_path: Path) -> None:
     plain = fit(tmp_path, *FIT[:3])
     for name in ("metrics.json", "scores/eval.csv", "scores/dev.csv"):
-        assert (plain / name).read_bytes() == (run[1] / name).read_bytes()
+        assert content(plain / name) == content(run[1] / name)
 
 
 def test_no_account_is_offline_without_a_prompt(

@@ -131,7 +131,8 @@ def test_intervals_are_those_of_the_metrics_module(table: ScoreTable, way: str) 
             ends = found.intervals[name][metric]
             assert (ends.low, ends.high) == pytest.approx((one.low, one.high), rel=1e-14)
             assert ends.method == one.method
-    assert found.as_dict()["systems"]["A"]["intervals"]["sasv_eer"].keys() == {
+    (entry,) = found.as_dict()["systems"]["A"]["sets"].values()
+    assert entry["intervals"]["sasv_eer"].keys() == {
         *("low", "high", "level", "method", "drawn", "replicates", "undefined", "seed", "note")
     }
 

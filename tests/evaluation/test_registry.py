@@ -16,9 +16,9 @@ from lightning_sasv.metrics.functional import COLUMNS, all_metrics, bootstrap
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.intervals import Resampled
 from lightning_sasv.metrics.registry import METRICS, Metric, Settings, metrics_for
-from lightning_sasv.results import read_metrics
 from lightning_sasv.scores import write_scores
 from lightning_sasv.trials import CLASS_ORDER
+from tests.helpers import metrics_in
 from tests.scores.samples import toy_scores
 
 PLACES = ("groups", "compared", "results", "page", "cards", "table1")
@@ -77,14 +77,14 @@ def test_evaluate_shows_it(fused: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "Differences in Overlap %" in shown
     found = json.loads(out.read_text())
     for name in ("B1", "L3c"):
-        system = found["systems"][name]
-        value = system["metrics"]["overlap"]
+        system = found["systems"][name]["sets"]["eval"]
+        value = system["values"]["overlap"]
         assert 0 <= value < 1
         interval = system["intervals"]["overlap"]
         assert interval["low"] <= value <= interval["high"]
         assert (interval["method"], interval["drawn"]) == ("percentile", ["trial"])
         assert all("overlap" in group for group in system["by"]["speaker"].values())
-        assert read_metrics(fused / "metrics.json")[name]["eval"]["overlap"] == value
+        assert metrics_in(fused)[name]["eval"]["overlap"] == value
         assert f"{100 * value:.4f}" in shown
     assert "overlap" in {one["metric"] for one in found["comparisons"]}
 
@@ -94,7 +94,7 @@ def test_report_shows_it(fused: Path) -> None:
     page = (fused / "report.html").read_text()
     assert '<th title="targets below the mean nontarget">target overlap, %</th>' in page
     assert "lowest target overlap, eval" in page
-    value = read_metrics(fused / "metrics.json")["L3c"]["eval"]["overlap"]
+    value = metrics_in(fused)["L3c"]["eval"]["overlap"]
     assert f">{100 * value:.2f}</td>" in page
 
 
@@ -105,9 +105,9 @@ def test_table_shows_it(
     small = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "0", "--processes", "1"]
     main(["table", "--seeds", "1", "--systems", "B1,L3c", *small, "--out", str(out)])
     assert "ovl%" in capsys.readouterr().out
-    metrics = read_metrics(out / "metrics.json")
+    metrics = metrics_in(out)
     value = metrics["L3c"]["eval"]["overlap"]
-    assert read_metrics(out / "seed1" / "metrics.json")["L3c"]["eval"]["overlap"] == value
+    assert metrics_in(out / "seed1")["L3c"]["eval"]["overlap"] == value
     assert "| Overlap % |" in (out / "table.md").read_text()
     assert r"Overlap \%" in (out / "table.tex").read_text()
     assert f"L3c,Overlap %,{100 * value!r}" in (out / "table.csv").read_text()

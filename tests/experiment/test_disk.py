@@ -13,7 +13,7 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.experiment import run as run_module
-from tests.helpers import failure_of
+from tests.helpers import content, failure_of
 
 SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "0", "--seeds", "1-2"]
 
@@ -75,5 +75,5 @@ def test_a_disk_that_fills_up_meanwhile_ends_with_a_message(tmp_path: Path) -> N
     assert not list(tmp_path.rglob("*.tmp"))
     for out in ("out", "whole"):
         main(["table", "--out", str(tmp_path / out), *SMALL, "--systems", "B1"])
-    mine, theirs = ((tmp_path / out / "metrics.json").read_bytes() for out in ("out", "whole"))
+    mine, theirs = (content(tmp_path / out / "metrics.json") for out in ("out", "whole"))
     assert mine == theirs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ from lightning_sasv.experiment import launch as launch_module
 from lightning_sasv.experiment import run as run_module
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
-from tests.helpers import failure_of
+from tests.helpers import failure_of, metrics_in
 
 SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "40", "--systems", "B1,L3c"]
 
 
 def table(out: Path, *args: str) -> dict[str, Any]:
     main(["table", "--out", str(out), "--seeds", "1-3", *SMALL, *args])
-    return json.loads((out / "metrics.json").read_text())
+    return metrics_in(out)
 
 
 def test_submitted_jobs_give_the_results_of_one_process(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.sweep import Sweep, read_sweep, run_offline
 from lightning_sasv.experiment.sweep_command import expand
 from lightning_sasv.program import Program, using
-from tests.helpers import failure_of
+from tests.helpers import failure_of, metrics_in
 from tests.wandb_log import read_offline_runs
 
 sweep_module = sys.modules[Sweep.__module__]
@@ -173,7 +173,7 @@ def test_runs_of_a_sweep_hold_what_is_on_disk(swept: Path) -> None:
         assert run.project == "lightning_sasv"
         assert (run.config["systems"], run.config["seeds"]) == ([name], [7])
         assert [row["epoch"] for row in run.history if "train/loss" in row] == [0, 1]
-        metrics = json.loads((swept / f"runs/{name}/version_0/metrics.json").read_text())[name]
+        metrics = metrics_in(swept / f"runs/{name}/version_0")[name]
         for split in ("dev", "eval"):
             logged = {k: v for k, v in metrics[split].items() if v is not None}
             assert "sasv_eer" in logged

@@ -31,20 +31,27 @@ from lightning_sasv.metrics.registry import metrics_for
 from lightning_sasv.models import SASVModule
 from lightning_sasv.results import read_results
 from lightning_sasv.scores import read_scores
-from tests.helpers import best_checkpoint, failure_of, quiet_trainer, shared_data
+from tests.helpers import (
+    best_checkpoint,
+    content,
+    failure_of,
+    metrics_in,
+    quiet_trainer,
+    shared_data,
+)
 
 SMALL = ["--data.scale", "0.02", "--epochs", "2", "--replicates", "50", "--processes", "1"]
 
 
 def table(out: Path, *args: str, seeds: str = "1-2") -> dict[str, Any]:
     main(["table", "--out", str(out), "--seeds", seeds, *SMALL, *args])
-    return json.loads((out / "metrics.json").read_text())
+    return metrics_in(out)
 
 
 def files(folder: Path) -> dict[str, bytes]:
     """Content of everything but the training logs."""
     return {
-        str(p.relative_to(folder)): p.read_bytes()
+        str(p.relative_to(folder)): content(p)
         for p in sorted(folder.rglob("*"))
         if p.is_file() and "training" not in p.parts
     }
@@ -58,11 +65,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_everything_is_written(finished: Path) -> None:
-    metrics = json.loads((finished / "metrics.json").read_text())
+    metrics = metrics_in(finished)
     assert set(metrics) == set(PAPER_SYSTEMS)
     for seed in (1, 2):
         folder = finished / f"seed{seed}"
-        own = json.loads((folder / "metrics.json").read_text())
+        own = metrics_in(folder)
         assert read_fitted_systems(folder).keys() == set(PAPER_SYSTEMS)
         for name in PAPER_SYSTEMS:
             assert own[name]["seed"] == seed
@@ -118,9 +125,9 @@ def test_only_missing_seeds_and_systems_are_computed(
     table(out, "--systems", "B1", seeds="1-2")
     table(out, "--systems", "B1,L3c", seeds="1-3")
     assert trained == [(1, 2), (1, 2), (3,)]
-    metrics = json.loads((out / "metrics.json").read_text())
+    metrics = metrics_in(out)
     assert set(metrics) == {"B1", "L3c"}
-    whole = json.loads((finished / "metrics.json").read_text())
+    whole = metrics_in(finished)
     for seed in ("1", "2"):
         for name in ("B1", "L3c"):
             assert metrics[name]["per_seed"][seed] == whole[name]["per_seed"][seed]
@@ -187,8 +194,8 @@ def test_seed_checkpoint_can_be_tested(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(finished / "seed2", "seed2")
     main(["test", "seed2"])
-    found = json.loads(next(tmp_path.glob("seed2/tests/*/metrics.json")).read_text())
-    expected = json.loads((finished / "seed2" / "metrics.json").read_text())
+    found = metrics_in(tmp_path / "seed2")  # the checkpoint that its results are of
+    expected = metrics_in(finished / "seed2")
     for name in PAPER_SYSTEMS:
         assert found[name]["eval"]["sasv_eer"] == expected[name]["eval"]["sasv_eer"]
         assert found[name]["seed"] == 2
@@ -203,7 +210,7 @@ def test_fit_of_one_seed_is_the_same_code(
     config = ["--config", str(repository / "configs/L3c.yaml"), "--seed_everything", "7"]
     main(["fit", *config, "--data.scale", "0.02", "--trainer.max_epochs", "2"])
     run = tmp_path / "runs/L3c/version_0"
-    alone = json.loads((run / "metrics.json").read_text())["L3c"]
+    alone = metrics_in(run)["L3c"]
     assert (alone["dev"], alone["eval"]) == (whole["dev"], whole["per_seed"]["7"])
     for split in ("dev", "eval"):
         mine, theirs = (f / f"scores/{split}.csv" for f in (tmp_path / "out/seed7", run))

@@ -20,7 +20,7 @@ from pytorch_lightning.loggers import CSVLogger
 from lightning_sasv.data import Corpus
 from lightning_sasv.loggers import SteadyWandbLogger
 from lightning_sasv.models import SASVModule
-from tests.helpers import quiet_trainer, shared_data
+from tests.helpers import content, quiet_trainer, shared_data
 
 BUCKET = {
     "id": "1",
@@ -116,7 +116,7 @@ def test_a_server_that_vanishes_in_mid_run(
     assert server.begun, said
     assert server.gone, said
     for name in ("metrics.json", "scores/dev.csv", "scores/eval.csv"):
-        assert (logged / name).read_bytes() == (plain / name).read_bytes()
+        assert content(logged / name) == content(plain / name)
     assert list((tmp_path / "logged/runs/wandb").glob("run-*/run-*.wandb")), "nothing left to sync"
 
 
@@ -140,7 +140,7 @@ def test_a_service_that_dies_is_told_once(twin: Corpus, tmp_path: Path) -> None:
         trainer = quiet_trainer(tmp_path / name, epochs=3, logger=logger)
         trainer.fit(module, data)
         trainer.test(module, data, ckpt_path="best", verbose=False)
-        return (Path(trainer.log_dir) / "metrics.json").read_bytes()
+        return content(Path(trainer.log_dir) / "metrics.json")
 
     run = FailingRun()
     with pytest.warns(UserWarning, match="without it: the service has gone") as told:

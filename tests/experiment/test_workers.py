@@ -16,6 +16,7 @@ from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment import table
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import write_text
+from tests.helpers import content
 
 SMALL = ["--seeds=1-3", "--seeds_per_job=2", "--systems=B1,L3c", "--data.scale=0.02"]
 SMALL += ["--epochs=2", "--replicates=40"]
@@ -25,7 +26,7 @@ def results(folder: Path) -> dict[str, bytes]:
     """Every result, without logs and checkpoints of the training."""
     kept = (".json", ".csv", ".md", ".tex", ".safetensors", ".ckpt")
     files = [p for p in folder.rglob("*") if p.is_file() and p.suffix in kept]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files if "training" not in p.parts}
+    return {str(p.relative_to(folder)): content(p) for p in files if "training" not in p.parts}
 
 
 def test_two_processes_give_the_bits_of_one(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from lightning_sasv.cli import main as run_command
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.signals import ALL, exit_code
 from tests.faults.forks import finish
+from tests.helpers import content
 
 FIT = ["fit", "--config", str(base_config().parent / "L3c.yaml"), "--data.scale=0.02"]
 FIT += ["--data.steps_per_block=4", "--trainer.max_epochs=6", "--trainer.accelerator=cpu"]
@@ -64,7 +65,7 @@ def fit_outcome(folder: Path) -> dict[str, object]:
     last = torch.load(runs[-1] / "checkpoints" / "last.ckpt", weights_only=True)
     best = torch.load(runs[-1] / "checkpoints" / "best.ckpt", weights_only=True)
     outcome: dict[str, object] = {
-        name: (runs[-1] / name).read_bytes()
+        name: content(runs[-1] / name)
         for name in ("metrics.json", "scores/dev.csv", "scores/eval.csv")
     }
     for label, checkpoint in (("last", last), ("best", best)):
@@ -78,7 +79,7 @@ def table_outcome(folder: Path) -> dict[str, object]:
     """Every result of ``table``, without logs and checkpoints of the training."""
     files = [p for p in (folder / "out").rglob("*") if p.is_file() and "training" not in p.parts]
     kept = [p for p in files if p.suffix in (".json", ".csv", ".md", ".tex", ".safetensors")]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in kept}
+    return {str(p.relative_to(folder)): content(p) for p in kept}
 
 
 CASES: dict[str, tuple[list[str], list[str], Callable[[Path], dict[str, object]]]] = {

@@ -20,6 +20,7 @@ from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.files import write_text
 from lightning_sasv.fitted import read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
+from lightning_sasv.record import unrecorded
 from lightning_sasv.report import write_report
 from lightning_sasv.results import merge_metrics, read_metrics, write_metrics
 from lightning_sasv.scores import read_table, write_scores, write_table
@@ -30,7 +31,7 @@ from tests.scores.samples import toy_scores
 SCORES = toy_scores(90)
 STORE = EmbeddingStore([f"u{n}" for n in range(50)], torch.rand(50, 8))
 TRIALS = "".join(f"S{n} U{n} bonafide target\n" for n in range(500))
-METRICS = {"B1": {"corpus": "x", "eval": {"cllr": 0.5}}}
+METRICS = {"B1": {"sets": {"eval": {"values": {"cllr": 0.5}, "of": unrecorded()}}}}
 
 
 def fitted() -> FusionSystem:

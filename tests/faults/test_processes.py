@@ -6,7 +6,6 @@ processes itself is tried once.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -21,6 +20,7 @@ import torch.distributed as dist
 from lightning_sasv.cli import main
 from lightning_sasv.commands.train import base_config
 from tests.faults.forks import FORKS, LIMIT, running, wait_for
+from tests.helpers import metrics_in
 
 pytestmark = pytest.mark.ddp
 
@@ -93,7 +93,7 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 
 def metrics(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / RUN / "metrics.json").read_text())["L3c"]
+    found: dict[str, Any] = metrics_in(folder / RUN)["L3c"]
     return found
 
 

@@ -23,6 +23,7 @@ from lightning_sasv.data import EmbeddingStore, SASVDataModule
 from lightning_sasv.data.challenge import load_corpus
 from lightning_sasv.frontends import AASIST
 from lightning_sasv.metrics.functional import eer
+from lightning_sasv.metrics_file import values_in
 from lightning_sasv.models import SASVModule
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.trials import TrialClass
@@ -46,7 +47,7 @@ def evaluate(root: Path, protocols: Path, folder: Path, seed: int, settings: Pat
 
 def metrics_below(folder: Path) -> Metrics:
     (found,) = folder.rglob(METRICS_FILE)
-    return {name: entry["eval"] for name, entry in read_metrics(found).items()}
+    return {name: values_in(entry, "eval") for name, entry in read_metrics(found).items()}
 
 
 def check(metrics: Metrics) -> None:

@@ -30,9 +30,11 @@ from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import CHECKSUMS, load, write_bundle
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.sweep import read_sweep
-from lightning_sasv.files import read_yaml
+from lightning_sasv.files import read_yaml, write_json
 from lightning_sasv.fitted import read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
+from lightning_sasv.metrics_file import parts_of
+from lightning_sasv.record import unrecorded
 from lightning_sasv.results import read_metrics, read_results, write_metrics
 from lightning_sasv.scores import LAYOUTS, ScoreTable, read_scores, read_table, write_table
 from lightning_sasv.scores.sources import read_costs
@@ -180,7 +182,13 @@ SYSTEMS = [
     bytes_of(HERE, partial(save_system, system=fitted(name), about={"seed": 1}))
     for name in ("B1", "L3c", "L3t", "M3")
 ]
-METRICS = bytes_of(HERE, lambda p: write_metrics(p, {"B1": {"corpus": "x", "eval": {"cllr": 0.5}}}))
+_PART = unrecorded(part=True, trials={"target": 1}, expected={"target": 2})
+METRICS = bytes_of(
+    HERE,
+    lambda p: write_metrics(p, {"B1": {"sets": {"eval": {"values": {"cllr": 0.5}, "of": _PART}}}}),
+)
+_OLD = {"B1": {"corpus": "x", "eval": {"cllr": 0.5}}}
+OLD_METRICS = bytes_of(HERE, lambda p: write_json(p, _OLD))
 SWEEP = b"method: grid\ncommand: [a, ${args}]\nparameters: {x: {values: [1, 2]}, y: {value: 3}}\n"
 COSTS = b"c_miss: 1\nc_fa_nontarget: 10\nc_fa_spoof: 20\np_target: 0.9\np_nontarget: 0.05\n"
 CONFIG = (
@@ -235,7 +243,9 @@ READERS = {
         lambda fused: fused.sasv.shape[-1] == len(SCORES.asv),
         SYSTEMS,
     ),
-    "metrics": Reader(read_metrics, lambda found: isinstance(found, dict), [METRICS]),
+    "metrics": Reader(
+        read_metrics, lambda found: isinstance(parts_of(found), list), [METRICS, OLD_METRICS]
+    ),
     "marker of a corpus": Reader(
         lambda path: corpus_name(path.parent, None),
         lambda name: isinstance(name, str),

@@ -27,6 +27,7 @@ from lightning_sasv.places import LOCK
 from lightning_sasv.program import Program, using
 from lightning_sasv.scores import write_scores
 from tests.faults.forks import FORKS
+from tests.helpers import content
 from tests.hostile.conftest import tree
 from tests.hostile.victim import begin
 from tests.scores.samples import toy_scores
@@ -282,7 +283,7 @@ def test_fits_that_start_at_once_have_folders_of_their_own(here: Path) -> None:
     assert [run.name for run in runs] == ["version_0", "version_1"]
     names = [{path.relative_to(run) for path in tree(run)} for run in runs]
     assert names[0] == names[1]
-    assert (runs[0] / "metrics.json").read_text() == (runs[1] / "metrics.json").read_text()
+    assert content(runs[0] / "metrics.json") == content(runs[1] / "metrics.json")
 
 
 def test_many_who_want_the_next_number_have_one_each(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.fusion import SYSTEMS, build_system, fit_systems
 from lightning_sasv.metrics.functional import sasv_eers
+from lightning_sasv.metrics_file import systems_of
 from lightning_sasv.models import SASVModule
 from lightning_sasv.report.table1_text import write_table as write_table1
 from lightning_sasv.scores import read_scores, write_scores
 from lightning_sasv.trials import Scores, TrialClass
-from tests.helpers import best_checkpoint, failure_of, quiet_trainer, shared_data
+from tests.helpers import best_checkpoint, failure_of, metrics_in, quiet_trainer, shared_data
 
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 MISLED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3"}
@@ -156,7 +157,7 @@ def test_fuse_names_the_outlier_and_every_later_command_repeats_it(
     assert [line for line in lines if place in line and "rests on one dev trial" in line]
     assert len(lines) == len(set(lines)) <= 6
     assert all(len(line) < 250 for line in lines)
-    metrics = json.loads((folder / "out/metrics.json").read_text())
+    metrics = metrics_in(folder / "out")
     found = {name: {one["code"] for one in metrics[name]["warnings"]} for name in metrics}
     assert {name for name in found if "dominated" in found[name]} == MISLED
     assert "order" in found["L2c"]
@@ -182,7 +183,7 @@ def test_healthy_scores_are_fused_without_a_word(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert said(capfd, *fuse("good.csv", "out")) == []
-    metrics = json.loads((folder / "out/metrics.json").read_text())
+    metrics = metrics_in(folder / "out")
     assert all(entry["warnings"] == [] for entry in metrics.values())
     assert said(capfd, "export", "--fitted", "out", "--system", "L3", "--out", "bundle") == []
     main(["report", "out"])
@@ -196,10 +197,7 @@ def test_trim_gives_the_healthy_result_and_says_what_it_left_out(
     assert line.startswith("note: B1c, L2")
     assert f"bad.csv, line {line_of(folder / 'bad.csv', 1e12)}" in line
     assert said(capfd, *fuse("good.csv", "plain")) == []
-    rates = [
-        json.loads((folder / name / "metrics.json").read_text())["L2c"]["eval"]["sasv_eer"]
-        for name in ("out", "plain")
-    ]
+    rates = [metrics_in(folder / name)["L2c"]["eval"]["sasv_eer"] for name in ("out", "plain")]
     assert rates[0] == pytest.approx(rates[1], abs=0.01)
     fitted = read_fitted(folder / "out/fitted/L2c.safetensors")
     assert fitted.config["trim"] == 20
@@ -273,7 +271,7 @@ def test_fit_names_speaker_and_utterance_and_its_checkpoint_remembers(
         assert "warning: L" not in capfd.readouterr().err, "not before the end"
         finish(trainer, module, data)
         lines = [n for n in capfd.readouterr().err.splitlines() if n.startswith("warning: L")]
-        metrics = json.loads((Path(trainer.log_dir) / "metrics.json").read_text())
+        metrics = metrics_in(Path(trainer.log_dir))
         codes = [one["code"] for one in metrics["L2c"]["warnings"]]
         loaded = SASVModule.load_from_checkpoint(best_checkpoint(trainer))
         assert [one["code"] for one in loaded.systems[0]["L2c"].warnings] == codes
@@ -302,7 +300,8 @@ def test_a_table_marks_doubtful_systems(tmp_path: Path) -> None:
         }
         for seed in (1, 2, 3)
     ]
-    _, _, lines = write_table1(tmp_path, seeds, ["B1", "L2"])
+    found = [systems_of(one, "x") for one in seeds]
+    _, _, lines = write_table1(tmp_path, found, ["B1", "L2"])
     assert lines == ["warning: L2: seed 1, 2: class spoof has 2 dev trials"]
     assert "| L2 ! |" in (tmp_path / "table.md").read_text()
     assert "| B1 |" in (tmp_path / "table.md").read_text()
@@ -315,7 +314,7 @@ def test_a_table_marks_doubtful_systems(tmp_path: Path) -> None:
     ]
     assert notes
     assert all(",L2," in line for line in notes)
-    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    metrics = metrics_in(tmp_path)
     assert metrics["L2"]["warnings"][0]["text"].startswith("seed 1, 2: ")
 
 

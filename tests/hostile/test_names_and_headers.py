@@ -16,9 +16,9 @@ from lightning_sasv.data.embeddings import FORMAT, EmbeddingStore
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import write_json
 from lightning_sasv.fitted import HEADER, read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
-from lightning_sasv.results import write_metrics
 from lightning_sasv.scores import read_scores, write_scores
 from tests.frontends.toys import write_tone
 from tests.hostile.conftest import Attack
@@ -76,7 +76,7 @@ def test_report_shows_names_as_text(part: str, here: Path, attack: Attack) -> No
     (folder / "scores").mkdir(parents=True)
     (folder / "scores" / "eval.csv").write_text(text)
     if part == "corpus":
-        write_metrics(folder / "metrics.json", {"X": {"corpus": SCRIPT}})
+        write_json(folder / "metrics.json", {"X": {"corpus": SCRIPT, "eval": {}}})
     if part == "table":
         (folder / "table.md").write_text(f"| {SCRIPT} | x |\n|---|---|\n| 1 | 2 |\n")
     if part == "folder":

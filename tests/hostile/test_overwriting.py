@@ -22,6 +22,7 @@ from lightning_sasv.report.drawing import check_figures, write_figures
 from lightning_sasv.report.figures import describe
 from lightning_sasv.results import read_results
 from lightning_sasv.scores import write_scores
+from tests.helpers import content
 from tests.hostile.conftest import tree
 from tests.scores.samples import toy_scores
 
@@ -300,9 +301,9 @@ def test_what_a_sweep_types_counts_as_a_file(
 
 
 def test_fusing_other_scores_needs_a_word(scores: Path, refused: Refused) -> None:
-    first = tree(scores / "out")
+    first = {path: content(path) for path in tree(scores / "out")}
     main(FUSE)
-    assert tree(scores / "out") == first
+    assert {path: content(path) for path in tree(scores / "out")} == first
     main([*FUSE, "--systems=B1"])  # the same scores
     said = refused(*FUSE, "--eval=others.csv")
     assert "out/scores/eval.csv holds something else, or what was made of other scores" in said

@@ -11,7 +11,7 @@ import pytest
 
 from lightning_sasv.cli import COMMANDS, TRAINING, main
 from lightning_sasv.console import Terminal, print_line
-from lightning_sasv.results import write_metrics
+from lightning_sasv.files import write_json
 from lightning_sasv.scores import write_scores
 from lightning_sasv.terminal import clean
 from tests.frontends.toys import write_tone
@@ -162,7 +162,7 @@ def test_brackets_are_no_markup(here: Path, capsys: pytest.CaptureFixture[str]) 
 def test_control_characters_from_files(here: Path, attack: Attack) -> None:
     write_scores(here / "x.csv", toy_scores(90))
     attack("fuse", "--dev=x.csv", "--eval=x.csv", "--systems=B1", "--out=out", refused=False)
-    write_metrics(here / "out" / "metrics.json", {"B1": {"corpus": RAW}})
+    write_json(here / "out" / "metrics.json", {"B1": {"corpus": RAW, "eval": {}}})
     said = attack("report", "out", "--out=out/y.html", refused=False)
     assert r"a\x1b]0;x\x07\x1b[2J\x9b1m\x0d\u202e\u2028\x7f" in said
     (here / "x.yaml").write_text(f'trainer: {{callbacks: [{{class_path: "{RAW}"}}]}}\n', "utf-8")

@@ -19,11 +19,13 @@ from lightning_sasv.cli import main
 from lightning_sasv.decisions import CostModel, simulate
 from lightning_sasv.fitted import save_system
 from lightning_sasv.fusion import fit_systems, fuse_systems
-from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.metrics_file import Metrics
+from lightning_sasv.record import Origin, Trials
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series
-from lightning_sasv.results import Results, read_results, write_metrics
+from lightning_sasv.results import Results, read_results, set_entries, write_metrics
 from lightning_sasv.scores import write_scores
+from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import Scores
 
 BROWSER = ("chromium", "chromium-driver")
@@ -67,13 +69,12 @@ def write_folder(
     """A small folder of results, as the training and fusion commands write it."""
     sets = {"dev": drawn(900, 1, attacks), "eval": drawn(1500, 2, attacks)}
     fitted = fit_systems(sets["dev"].asv, sets["dev"].cm, sets["dev"].label, systems)
-    metrics: dict[str, dict[str, Any]] = {
-        rename(name): {"corpus": corpus, "fitted": {}} | about for name in fitted
-    }
+    metrics: Metrics = {rename(name): {"fitted": {}, "sets": {}} for name in fitted}
     for split, scores in sets.items():
         fused = fuse_systems(fitted, scores.asv, scores.cm)
-        for name, value in fused.items():
-            metrics[rename(name)][split] = all_metrics(*value, scores.label)
+        trials = Trials(from_scores(scores, folder))
+        for name, entry in set_entries(fused, trials, Origin(corpus, **about)).items():
+            metrics[rename(name)]["sets"][split] = entry
         extra = {f"sasv_{rename(name)}": value.sasv.numpy() for name, value in fused.items()}
         write_scores(folder / "scores" / f"{split}.csv", Scores(**vars(scores) | {"extra": extra}))
     for name, system in fitted.items():

@@ -19,6 +19,7 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics_file import values_in
 from lightning_sasv.report import html as page_module
 from lightning_sasv.report import page_data as data_module
 from lightning_sasv.report import write_report
@@ -86,12 +87,12 @@ def test_table_and_data_hold_the_metrics(small: Results) -> None:
     for name, entry in small.metrics.items():
         row = re.search(rf'<tr data-system="{name}">(.*?)</tr>', page)
         assert row
-        assert f"{100 * entry['eval']['sasv_eer']:.2f}" in row.group(1)
-        assert f"{entry['eval']['cllr_calib']:.3f}" in row.group(1)
+        assert f"{100 * values_in(entry, 'eval')['sasv_eer']:.2f}" in row.group(1)
+        assert f"{values_in(entry, 'eval')['cllr_calib']:.3f}" in row.group(1)
     data = embedded(page)
     assert [s["name"] for s in data["systems"]] == list(small.fused)
     for system, (task, rates) in itertools.product(data["systems"], shown_eers(data).items()):
-        entry = small.metrics[system["name"]]["eval"]
+        entry = values_in(small.metrics[system["name"]], "eval")
         assert rates[system["name"]] == pytest.approx(100 * entry[f"{task}_eer"], rel=1e-12)
         assert f"● minimum {entry['min_a_dcf']:.4f}" in caption_of(data, system["name"])
 
@@ -138,7 +139,7 @@ def test_too_many_trials_are_sampled_and_the_page_says_so(
 
 
 def test_the_twin_is_called_simulated(tmp_path: Path) -> None:
-    twin = render_page(read_results(write_folder(tmp_path / "a", ("L3c",), "twin", seed=1986)))
+    twin = render_page(read_results(write_folder(tmp_path / "a", ("L3c",), "twin", seeds=(1986,))))
     assert "corpus: twin (simulated)" in twin
     assert "Simulated data." in twin
     assert "training seed 1986" in twin
@@ -149,7 +150,7 @@ def test_the_twin_is_called_simulated(tmp_path: Path) -> None:
 
 def test_a_parent_of_seeds_shows_the_first_and_the_table(tmp_path: Path) -> None:
     for seed in (10, 9):
-        write_folder(tmp_path / f"seed{seed}", ("L3c",), seed=seed)
+        write_folder(tmp_path / f"seed{seed}", ("L3c",), seeds=(seed,))
     (tmp_path / "table.md").write_text("| system | SASV-EER % |\n|---|---|\n| L3c | 1.43±0.02 |\n")
     results = read_results(tmp_path)
     assert results.source.name == "seed9"
@@ -287,11 +288,12 @@ def test_a_new_figure_appears_in_the_page_and_as_files(
 
 
 def test_a_point_that_does_not_exist_is_not_the_best(small: Results) -> None:
-    metrics = {
-        "B1": {"eval": {"t_eer": 0.02, "t_eer_closest": 0.02}},
-        "L2c": {"eval": {"t_eer": None, "t_eer_closest": 0.01}},
-        "L3c": {"eval": {"t_eer": 0.03, "t_eer_closest": 0.03}},
+    values = {
+        "B1": {"t_eer": 0.02, "t_eer_closest": 0.02},
+        "L2c": {"t_eer": None, "t_eer_closest": 0.01},
+        "L3c": {"t_eer": 0.03, "t_eer_closest": 0.03},
     }
+    metrics = {name: {"sets": {"eval": {"values": one}}} for name, one in values.items()}
     shown = metrics_table(replace(small, metrics=metrics), "eval")
     assert "<td>1.00†</td>" in shown
     assert re.search(r'<td class="heat best"[^>]*>2\.00</td>', shown)
