@@ -125,3 +125,31 @@ def test_help_of_a_training_command_imports_nothing_that_takes_long(repository: 
     code = "import sys; from lightning_sasv.cli import main; main(['fit', '--help']); "
     code += "sys.exit(bool({'torch', 'numpy', 'jsonargparse'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], cwd=repository, check=True, capture_output=True)
+
+
+MINE = """
+from pathlib import Path
+from pytorch_lightning import Callback
+
+
+class Marker(Callback):
+    def on_train_start(self, trainer, pl_module):
+        Path("marks").open("a").write("x")
+"""
+
+
+def test_classes_of_the_current_folder_are_for_those_who_trust_the_file(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "mine_of_t.py").write_text(MINE)
+    own = {"trainer": {"callbacks": [{"class_path": "mine_of_t.Marker"}], "fast_dev_run": True}}
+    (here / "own.yaml").write_text(yaml.safe_dump(own | {"data": {"scale": 0.01}}))
+    words = ["fit", "--config", "own.yaml"]
+    assert "add --trust-config" in failure_of(capsys, *words)
+    main([*words, "--trust-config"])
+    command = ["lightning", *words, "${args}"]
+    grid = {"method": "grid", "parameters": {"seed_everything": {"values": [1]}}}
+    (here / "sweep.yaml").write_text(yaml.safe_dump(grid | {"command": command}))
+    monkeypatch.delitem(sys.modules, "mine_of_t")
+    main(["sweep", "sweep.yaml", "--offline", "--trust-config"])  # in a process of its own
+    assert (here / "marks").read_text() == "xx"
