@@ -131,7 +131,7 @@ def check_resumed(checkpoint: Mapping[str, Any], module: Checkpointed) -> list[C
         listed = "; ".join(f"{n} {_shown(before[n])} there, {_shown(after[n])} now" for n in fixed)
         raise InputError(
             f"--ckpt_path: a training goes on with the settings that it began with: {listed}; "
-            "leave them out, or begin anew without --ckpt_path"
+            "give them as they were (config.yaml of the run has them all), or begin anew"
         )
     epoch = checkpoint.get("epoch", 0) + 1
     new = [
