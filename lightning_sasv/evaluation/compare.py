@@ -194,7 +194,8 @@ def draw_attacks(scored: Systems, draws: Draws) -> dict[str, dict[str, Attack]]:
     }
     for attack in np.unique(attacks[spoof]):
         own = spoof & (attacks == attack)
-        ends = _attack_ends(scored, draws, target | own, systems) if draws.intervals else {}
+        drawn = systems and draws.intervals
+        ends = _attack_ends(scored, draws, target | own, systems) if drawn else {}
         for name, column in systems.items():
             accepted = float(np.mean(column[own] > at[name]))
             found[name][str(attack)] = Attack(int(own.sum()), accepted, ends.get(name))
