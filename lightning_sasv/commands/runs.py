@@ -151,7 +151,7 @@ def place_results(
         The folder; nothing where the loggers, or the command, decide.
     """
     run = _run_of(checkpoint)
-    if run is None or _is_told(config):
+    if run is None or _is_told(config, run):
         return None
     limits = {name: config.trainer.get(name) for name in (_LIMITS[stage], "overfit_batches")}
     parts = {name: value for name, value in limits.items() if str(value) not in _WHOLE}
@@ -165,12 +165,15 @@ def place_results(
     return str(run if own else folder)
 
 
-def _is_told(config: Namespace) -> bool:
-    """Whether somebody said where to write."""
+def _is_told(config: Namespace, run: Path) -> bool:
+    """Whether somebody said where to write; the configuration of the run itself has its folder."""
     loggers, usual = _loggers(config), Path(RUNS) / _name(config)
-    told = any(one.version is not None for one in loggers)
-    told = told or any(Path(one.save_dir) / (one.name or "") != usual for one in loggers)
-    return told or (not loggers and config.trainer.default_root_dir is not None)
+    for one in loggers:
+        place, version = Path(one.save_dir) / (one.name or ""), one.version
+        folder = place / (f"{_VERSION}{version}" if isinstance(version, int) else version or "")
+        if folder.resolve() != run.resolve() and (version is not None or place != usual):
+            return True
+    return not loggers and config.trainer.default_root_dir is not None
 
 
 def _digests(file: Path) -> Iterator[str | None]:

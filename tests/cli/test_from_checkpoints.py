@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from jsonargparse import Namespace
 
 from lightning_sasv.cli import main
 from lightning_sasv.commands.from_checkpoint import Origin
+from lightning_sasv.commands.runs import place_results
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.data import make_twin
 from lightning_sasv.data.challenge import save_corpus
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import sha256
+from lightning_sasv.files import sha256, write_json
 from lightning_sasv.scores import read_scores, read_table
 from tests.helpers import failure_of
 
@@ -266,6 +268,34 @@ def test_results_of_another_checkpoint_have_a_folder_of_their_own(
         assert [path.stem for path in (folder / "scores").iterdir()] == [split]
         assert (folder / "metrics.json").is_file()
     assert all(path.read_bytes() == content for path, content in whole.items())
+
+
+def test_the_configuration_of_a_run_leads_no_test_into_it(here: Path, capsys: Capture) -> None:
+    """That of a resumed one names the folder of the run and its last checkpoint."""
+    main(["fit", str(RUN), "--trainer.max_epochs=3", "--evaluate=false"])
+    before = {path: path.read_bytes() for path in RUN.rglob("*") if path.is_file()}
+    main(["test", "--config", str(RUN / "config.yaml")])
+    assert written(capsys).name == f"last-{sha256(LAST)[:8]}"
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_results_of_the_best_join_those_of_the_same_file_alone(here: Path) -> None:
+    def place(stage: str, checkpoint: Path, **asked: Any) -> str | None:
+        trainer = Namespace(logger=False, default_root_dir=None)
+        config = Namespace(trainer=trainer, model=Namespace(systems=["L3c"]))
+        return place_results(stage, config, checkpoint, asked)
+
+    digest, file = sha256(BEST), RUN / "metrics.json"
+    for known, own in ((digest, True), ("0" * 64, False), (None, False)):
+        of = {"of": {"checkpoint": {"sha256": known}}}
+        write_json(file, {"version": 2, "systems": {"L3c": {"sets": {"dev": of}}}})
+        tests = str(RUN / "tests" / f"best-{digest[:8]}")
+        assert place("test", BEST) == (str(RUN) if own else tests)
+        assert place("predict", BEST) == tests
+        assert str(place("test", BEST, systems=["B1"])).startswith(f"{tests}-")
+        assert place("test", LAST) == str(RUN / "tests" / f"last-{sha256(LAST)[:8]}")
+    file.unlink()
+    assert place("test", BEST) == str(RUN)
 
 
 def test_a_part_is_not_put_in_place_of_the_whole(here: Path, capsys: Capture) -> None:

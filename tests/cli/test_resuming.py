@@ -73,6 +73,13 @@ def test_all_settings_that_differ_are_listed(here: Path, capsys: Capture) -> Non
     assert after == before
 
 
+def test_the_optimiser_stays(here: Path, capsys: Capture) -> None:
+    """Its state is restored, so that another one's settings would be ignored."""
+    other = ["--model.lr=5e-05", "--optimizer=torch.optim.AdamW", "--optimizer.lr=0.1"]
+    said = failure_of(capsys, "fit", RUN, *MORE, *other)
+    assert "optimizer None there, AdamW(lr=0.1" in said
+
+
 def test_what_may_change_is_recorded(here: Path) -> None:
     main(["fit", str(RUN), *MORE, "--threads=2", "--data.score_batch_size=100"])
     torch.set_num_threads(1)
