@@ -89,7 +89,6 @@ class WriteResults(Callback):
             pl_module.seeds,
             checkpoint_in_use(trainer),
         )
-        trials = trials_of(trainer, pl_module)
         writes = trainer.is_global_zero and not is_dry_run(trainer)
         for seed, cm, systems in zip(seeds, scored.cm, pl_module.systems, strict=True):
             fused = {name: system(scored.asv, cm) for name, system in systems.items()}
@@ -97,7 +96,7 @@ class WriteResults(Callback):
             found: Metrics = {}
             if metrics:
                 origin = origin_of(trainer, pl_module, seed, checkpoint)
-                entries = set_entries(fused, trials, origin)
+                entries = set_entries(fused, trials_of(trainer, pl_module), origin)
                 found = {
                     name: {"sets": {data.name: entry}, **fit_entry(systems[name])}
                     for name, entry in entries.items()
