@@ -26,7 +26,7 @@ from lightning_sasv import __version__
 from lightning_sasv.checks import EmptyClassError, as_scores
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.metrics.functional.dcf import rates_at_eer
-from lightning_sasv.metrics.functional.points import Classes
+from lightning_sasv.metrics.functional.points import Classes, Unpaired
 from lightning_sasv.metrics.registry import Settings, explained
 from lightning_sasv.trials import TWIN, TrialClass
 
@@ -173,8 +173,7 @@ def set_entry(
         origin: Where the scores come from.
         how: Costs and conventions of the metrics.
     """
-    arrays = {name: as_scores(column, name) for name, column in columns.items()}
-    classes = Classes(arrays, trials.labels)
+    arrays, classes = _classes(columns, trials)
     of = trials.block(origin) | {
         "scores": trials.digest(arrays),
         **_misses(arrays, values, trials),
@@ -182,8 +181,9 @@ def set_entry(
         "costs": named_costs(how.costs),
         "tandem_costs": named_costs(how.tandem_costs),
         "eer_convention": how.convention,
-        "t_eer": _t_eer(values),
-        "t_dcf": _t_dcf(classes) if "min_t_dcf" in values else None,
+        "asv_points": how.asv_points if "asv_min_dcf" in values else None,
+        "t_eer": _t_eer(values, how),
+        "t_dcf": _t_dcf(classes, how) if "min_t_dcf" in values else None,
         "cllr": "nontarget and spoof pooled by count",
         "software": software(),
         "device": origin.device,
@@ -195,6 +195,20 @@ def set_entry(
     undefined = [name for name, value in values.items() if math.isnan(value)]
     reasons |= explained(undefined, classes, how).undefined
     return {"values": dict(values), "undefined": reasons, "of": of}
+
+
+def _classes(columns: Columns, trials: Trials) -> tuple[dict[str, np.ndarray], Classes]:
+    """Scores by column, and their classes: of its own trials each, where they are unpaired."""
+    if not trials.table.unpaired:
+        arrays = {name: as_scores(column, name) for name, column in columns.items()}
+        return arrays, Classes(arrays, trials.labels)
+    arrays = {name: np.asarray(column, np.float64) for name, column in columns.items()}
+    there = {name: ~np.isnan(column) for name, column in arrays.items()}
+    sides = {
+        name: Classes({name: arrays[name][rows]}, trials.labels[rows])
+        for name, rows in there.items()
+    }
+    return arrays, Unpaired(sides)
 
 
 def _misses(columns: Columns, values: Mapping[str, float], trials: Trials) -> Of:
@@ -216,18 +230,23 @@ def named_costs(costs: CostModel) -> Of:
     return {"name": name, **asdict(costs)}
 
 
-def _t_eer(values: Mapping[str, float]) -> Of | None:
+def _t_eer(values: Mapping[str, float], how: Settings) -> Of | None:
     exists = values.get("t_eer_exists", math.nan)
     if math.isnan(exists):
         return None
     point, rho = ("concurrent", None) if exists else ("closest", 0.5)
+    if how.t_eer_rule == "reference":
+        point, rho = "reference", 0.5
     residual = values["t_eer_residual"]
-    return {"rule": "interpolated", "point": point, "rho": rho, "residual": residual}
+    return {"rule": how.t_eer_rule, "point": point, "rho": rho, "residual": residual}
 
 
-def _t_dcf(classes: Classes) -> Of:
+def _t_dcf(classes: Classes, how: Settings) -> Of:
     """Versions of the t-DCFs, and the verifier's error rates in them."""
     versions = {"min_t_dcf": "2019", "min_t_dcf_legacy": "legacy"}
+    if how.asv_rates is not None:
+        fixed = how.asv_rates._asdict()
+        return {"version": versions, "rates_from": "fixed", "rates": fixed}
     try:
         rates = rates_at_eer(classes)._asdict()
     except EmptyClassError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Attack, Draws, Options, draw, draw_attacks
+from lightning_sasv.evaluation.definitions import definitions, doubts, read_points, read_rates
 from lightning_sasv.evaluation.systems import Systems, gather
 from lightning_sasv.files import finite, write_json, write_text
 from lightning_sasv.metrics.comparisons import Comparison
@@ -21,6 +22,7 @@ from lightning_sasv.places import head, refuse
 from lightning_sasv.record import Origin, Trials, is_part, set_entry, set_title
 from lightning_sasv.results import origin_beside, read_metrics
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.join import stacked
 from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import (
     Tell,
@@ -40,9 +42,6 @@ Values = dict[str, float]
 
 COLUMNS = ("system", "group", "metric", "value", "low", "high", "method", "drawn", "n")
 """Columns of values and intervals, a row for each."""
-
-LITTLE = 0.5
-"""Cllr min, in bits, of scores that tell trials apart well."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,11 @@ class EvaluationResult:
         compared = [one.as_dict() for one in self.comparisons]
         plain: dict[str, Any] = finite(as_content(systems, compared))
         return plain
+
+    def definitions(self, costs: str) -> list[str]:
+        """What the numbers are defined by, one phrase each; ``costs`` names those of the a-DCF."""
+        shown = {name for values in self.metrics.values() for name in values}
+        return definitions(self.options.settings, shown, costs)
 
     def write(self, path: str | Path, overwrite: bool = True) -> Path:
         """Write the results as JSON, rates as fractions.
@@ -189,6 +193,11 @@ def evaluate(
     ids: Literal["none", "name"] | None = None,
     negate: str | None = None,
     log: str | None = None,
+    dcf: str = "voxsrc",
+    tandem_costs: str = "asvspoof5",
+    asv_rates: str | None = None,
+    t_eer_rule: Literal["interpolated", "reference"] = "interpolated",
+    macro: bool = False,
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
@@ -235,6 +244,14 @@ def evaluate(
         ids: none takes each row for a trial, name takes folders and file endings off.
         negate: Roles whose scores change their sign: asv, cm or sasv.
         log: Roles whose scores are likelihood ratios; their logarithm is taken.
+        dcf: Operating point of the ASV DCF: voxsrc (prior of targets 0.05, costs 1 and 1), sre
+            (0.01), sre16 (mean of 0.01 and 0.005), or three numbers, e.g. 0.05,1,1.
+        tandem_costs: Costs of the t-DCF and of the CM DCF, as for the a-DCF.
+        asv_rates: Fixed rates of the ASV for the t-DCF: asvspoof5, three numbers (misses, accepted
+            nontargets, accepted spoofs), or a file of them or of ASV scores.
+        t_eer_rule: How the t-EER is found: interpolated, or reference as the challenges' tools do.
+        macro: Take the files, or the groups of BY, for parts of one test set: adds the mean of
+            their smallest a-DCFs, each at its own threshold and at one for all.
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
 
@@ -246,15 +263,29 @@ def evaluate(
     tables = {}
     for name, file in names_of_files(files).items():
         table = read_source(file, trials, how=how, tell=tell)
+        if table.unpaired:
+            if len(files) > 1 or ci not in (None, "none"):
+                raise InputError(f"{file}: unpaired files are evaluated alone, without intervals")
+            ci = "none"
         tables[name] = where_equal(table, where)
+    if macro:
+        tables, by = _as_parts(tables, by)
     options = Options(
-        settings=Settings(costs=read_costs(costs), convention=convention, not_llr=not_llr),
+        settings=Settings(
+            costs=read_costs(costs),
+            convention=convention,
+            not_llr=not_llr,
+            tandem_costs=read_costs(tandem_costs),
+            asv_points=read_points(dcf),
+            asv_rates=read_rates(asv_rates),
+            t_eer_rule=t_eer_rule,
+        ),
         by=_words(by) or (),
         ci=ci,
         interval=interval,
         replicates=replicates,
         seed=seed,
-        compare=compare or len(files) > 1,
+        compare=compare or len(tables) > 1,
         reference=reference,
         pairs=pairs,
         adjust=adjust,
@@ -262,13 +293,24 @@ def evaluate(
         allow_missing=allow_missing,
         llrs=llrs,
     )
-    result = evaluate_tables(tables, options, begin)
+    result = evaluate_tables(tables, options, begin, by if macro else None)
     tell(result.notes)
     if json is not None:
         result.write(json, overwrite)
     if csv is not None:
         result.write_csv(csv, overwrite)
     return result
+
+
+def _as_parts(
+    tables: Mapping[str, ScoreTable], by: str | None
+) -> tuple[dict[str, ScoreTable], str]:
+    """One table, and its column that says which part of the test set a trial is in."""
+    if len(tables) > 1 and not by:
+        return {"all parts": stacked(tables)}, "part"
+    if len(tables) > 1 or not by or "," in by:
+        raise InputError("--macro needs the parts: several files, or one with --by COLUMN")
+    return dict(tables), by
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
@@ -279,7 +321,10 @@ def _words(text: str | None) -> tuple[str, ...] | None:
 
 
 def evaluate_tables(
-    tables: Mapping[str, ScoreTable], options: Options, begin: Begin | None = None
+    tables: Mapping[str, ScoreTable],
+    options: Options,
+    begin: Begin | None = None,
+    macro: str | None = None,
 ) -> EvaluationResult:
     """Evaluate the systems of one or more labelled tables.
 
@@ -287,13 +332,20 @@ def evaluate_tables(
         tables: Labelled tables by name.
         options: What is wanted.
         begin: Told of long work, for a progress bar.
+        macro: Column that says which part of the test set a trial is in.
     """
     scored = gather(tables, options.allow_missing, options.systems)
     how = options.settings, options.llrs
     metrics = scored.metrics(*how)
+    for name, found in scored.macro(macro, options.settings).items() if macro else ():
+        metrics[name] |= found
     groups = {column: scored.breakdown(column, *how) for column in options.by}
     draws = draw(scored, options, begin)
-    notes = [*scored.notes, *_no_llrs(metrics, options.settings), *draws.notes]
+    notes = [
+        *scored.notes,
+        *doubts(metrics, scored.columns, scored.labels, options.settings),
+        *draws.notes,
+    ]
     if len(metrics) > 1 and not options.compare:
         notes.append(f"{len(metrics)} systems in one file; --compare tests their differences")
     return EvaluationResult(
@@ -307,15 +359,3 @@ def evaluate_tables(
         scored,
         draw_attacks(scored, draws) if "attack" in options.by else {},
     )
-
-
-def _no_llrs(metrics: Mapping[str, Values], settings: Settings) -> list[str]:
-    """Systems whose scores tell trials apart but are no log-likelihood ratios."""
-    if settings.not_llr:
-        return []
-    return [
-        f"{name}: Cllr {own['cllr']:.3g} though Cllr min is {own['cllr_min']:.3g}: the score is no "
-        "log-likelihood ratio, its actual a-DCF says little; --not-llr leaves it out"
-        for name, own in metrics.items()
-        if own.get("cllr", 0) > 1 and own["cllr_min"] < LITTLE
-    ]

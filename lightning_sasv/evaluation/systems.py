@@ -12,7 +12,8 @@ import numpy as np
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED, impostors
 from lightning_sasv.metrics.functional import Settings, by_group
-from lightning_sasv.metrics.registry import explained_metrics
+from lightning_sasv.metrics.functional.dcf import macro_a_dcf
+from lightning_sasv.metrics.registry import explained_metrics, unpaired_metrics
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import SCORES
@@ -103,6 +104,9 @@ class Systems:
         """
         found = {}
         for name, columns in self.columns.items():
+            if self.table.unpaired:
+                found[name] = unpaired_metrics(self._sides(columns), settings).values
+                continue
             how = {"llrs": llrs, "allow_missing": True}
             found[name] = explained_metrics(columns, self.labels, settings, **how).values
             if all(math.isnan(value) for value in found[name].values()):
@@ -113,23 +117,38 @@ class Systems:
                 )
         return found
 
+    def macro(self, column: str, settings: Settings) -> dict[str, dict[str, float]]:
+        """Macro a-DCF of each fused score over the parts that a column says."""
+        parts = self.column(column, "--macro")
+        rows = [np.flatnonzero(parts == part) for part in np.unique(parts)]
+        found = {}
+        for name, columns in self.columns.items():
+            if "sasv" in columns:
+                cost = macro_a_dcf(
+                    [(columns["sasv"][part], self.labels[part]) for part in rows], settings.costs
+                )
+                found[name] = {"macro_a_dcf": cost.mean, "common_a_dcf": cost.common}
+        if not found:
+            raise InputError(f"{self.table.path}: --macro needs SASV scores; give sasv=FILE")
+        return found
+
+    def _sides(self, columns: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Scores and labels of the trials that have each score."""
+        there = {name: ~np.isnan(scores) for name, scores in columns.items()}
+        return {name: (columns[name][rows], self.labels[rows]) for name, rows in there.items()}
+
     def breakdown(
         self, column: str, settings: Settings, llrs: bool = False
     ) -> dict[str, dict[str, dict[str, float]]]:
         """The same by system and by the values of a column; all bona fide trials join an attack."""
+        if self.table.unpaired:
+            raise InputError(f"--by {column} needs both scores of a trial; evaluate file by file")
         groups, attacks = self.column(column, f"--by {column}"), column == "attack"
+        how: dict[str, Any] = {"attacks": attacks, "settings": settings, "llrs": llrs}
         return {
-            name: by_group(
-                groups, self.labels, attacks=attacks, **_options(columns, settings, llrs)
-            )
+            name: by_group(groups, self.labels, **{**how, **columns})
             for name, columns in self.columns.items()
         }
-
-
-def _options(columns: Columns, settings: Settings, llrs: bool) -> dict[str, Any]:
-    """Columns and settings as ``all_metrics`` and ``by_group`` call them."""
-    costs = {"costs": settings.costs, "tandem_costs": settings.tandem_costs}
-    return {**columns, **costs, "convention": settings.convention, "llrs": llrs}
 
 
 def gather(
@@ -203,7 +222,7 @@ def _systems(file: str, table: ScoreTable, several: bool) -> dict[str, Columns]:
 
 def _usable(systems: dict[str, Columns], table: ScoreTable) -> tuple[dict[str, Columns], list[str]]:
     """Without labels of verification trials only the countermeasure can be judged."""
-    if not table.has_cm_labels:
+    if not table.has_cm_labels or table.unpaired:
         return systems, []
     kept = {name: {"cm": own["cm"]} for name, own in systems.items() if "cm" in own}
     if not kept:

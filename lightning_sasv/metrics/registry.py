@@ -32,6 +32,7 @@ from lightning_sasv.metrics.functional.cllr import cllr_parts_of, warn_if_infini
 from lightning_sasv.metrics.functional.cross_entropy import cross_entropy_of, refitted
 from lightning_sasv.metrics.functional.dcf import (
     DCF,
+    ASVRates,
     Version,
     a_dcf_weights,
     cm_dcf_weights,
@@ -42,8 +43,8 @@ from lightning_sasv.metrics.functional.dcf import (
     t_dcf_of,
 )
 from lightning_sasv.metrics.functional.eer import Convention, rate_of, threshold_of
-from lightning_sasv.metrics.functional.points import Classes
-from lightning_sasv.metrics.functional.teer import meeting_of, tandem_eer_of
+from lightning_sasv.metrics.functional.points import Classes, Unpaired
+from lightning_sasv.metrics.functional.teer import Rule, meeting_of, tandem_eer_of
 from lightning_sasv.trials import TASKS, FusedScores, TrialClass
 
 Unit = Literal["rate", "bits", "cost", "score", "flag"]
@@ -66,6 +67,14 @@ NO_LLR = "no LLR"
 """Why a score that claims nothing has no actual cost; tables print it in place of the value."""
 
 
+ASV_POINTS = {
+    "voxsrc": ((0.05, 1.0, 1.0),),
+    "sre": ((0.01, 1.0, 1.0),),
+    "sre16": ((0.01, 1.0, 1.0), (0.005, 1.0, 1.0)),
+}
+"""Operating points of a verifier's DCF: prior of targets, cost of a miss, of a false acceptance."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the metrics need beside scores and labels.
@@ -78,6 +87,10 @@ class Settings:
         dev_threshold: Threshold of the smallest a-DCF on dev; ``None`` where dev is not known.
         not_llr: Whether the fused score is known to be no log-likelihood ratio, so that it has no
             actual cost.
+        asv_points: Prior of targets and costs of a miss and of a false acceptance of the verifier's
+            DCF, which is the mean over several such points.
+        asv_rates: Fixed error rates of the verifier for the t-DCF, in place of its scores.
+        t_eer_rule: How the t-EER is found.
 
     Example:
         >>> Settings(convention="rocch").costs.p_target
@@ -90,6 +103,9 @@ class Settings:
     priors: CostModel = field(default_factory=CostModel)
     dev_threshold: float | None = None
     not_llr: bool = False
+    asv_points: tuple[tuple[float, float, float], ...] = ASV_POINTS["voxsrc"]
+    asv_rates: ASVRates | None = None
+    t_eer_rule: Rule = "interpolated"
 
 
 DEFAULTS = Settings()
@@ -143,6 +159,7 @@ class Metric:
         of_llrs: Whether it takes the scores for log-likelihood ratios, and is wanted only if they
             are.
         of_dev: Whether it takes a threshold from dev, and is wanted only if that is known.
+        of_rates: Whether fixed rates of the verifier do in place of its scores.
         tables: Where it is shown beside ``evaluate``, which shows every metric.
         instead: Metric whose value is shown, with a mark, where this one is undefined.
 
@@ -163,6 +180,7 @@ class Metric:
     lower_is_better: bool | None = True
     of_llrs: bool = False
     of_dev: bool = False
+    of_rates: bool = False
     tables: Collection[Place] = ()
     instead: str | None = None
 
@@ -177,6 +195,11 @@ class Metric:
     def applies(self, llrs: bool, dev: bool) -> bool:
         """Whether it is wanted of scores that are LLRs or not, with dev known or not."""
         return (llrs or not self.of_llrs) and (dev or not self.of_dev)
+
+    def needs(self, settings: Settings) -> set[str]:
+        """The columns that it is computed from."""
+        fixed = self.of_rates and settings.asv_rates is not None
+        return set(self.columns) - ({"asv"} if fixed else set())
 
     def text(self, value: float | None, decimals: Decimals = FULL) -> str:
         """A value of it as people read it."""
@@ -217,6 +240,11 @@ def _cllr(task: str, part: str) -> Function:
 
 def _dcf(task: str, part: str) -> Function:
     def find(classes: Classes, settings: Settings) -> DCF:
+        if task == "asv":
+            weights = [(miss * p, fa * (1 - p)) for p, miss, fa in settings.asv_points]
+            costs = [dcf_of(classes.task(task), one) for one in weights]
+            mean = [sum(values) / len(costs) for values in zip(*costs, strict=True)]
+            return DCF(mean[0], mean[1], costs[0].threshold)
         ways = {"sasv": a_dcf_weights(settings.costs), "cm": cm_dcf_weights(settings.tandem_costs)}
         return dcf_of(classes.task(task), ways[task])
 
@@ -228,6 +256,11 @@ def _actual(classes: Classes, settings: Settings) -> float:
     if settings.not_llr:
         raise UndefinedMetricError(NO_LLR)
     return _dcf("sasv", "actual")(classes, settings)
+
+
+def _of_parts(_: Classes, __: Settings) -> float:
+    """What :func:`macro_a_dcf` gives for the parts of a test set, which classes do not know."""
+    raise UndefinedMetricError("no parts")
 
 
 def _at_dev_threshold(classes: Classes, settings: Settings) -> float:
@@ -256,7 +289,9 @@ def _policy(classes: Classes, settings: Settings) -> float:
     return cost_at(drawn.task("sasv"), weights, threshold) / scale
 
 
-def _concurrent(classes: Classes, _: Settings) -> float:
+def _concurrent(classes: Classes, settings: Settings) -> float:
+    if settings.t_eer_rule == "reference":
+        return tandem_eer_of(classes, "reference").value
     if math.isnan(value := meeting_of(classes)):
         raise UndefinedMetricError("no concurrent point")
     return value
@@ -266,9 +301,13 @@ def _t_eer(part: str) -> Function:
     return _part("t-EER", lambda classes, _: tandem_eer_of(classes), part)
 
 
+def _rate(part: str) -> Function:
+    return _part("ASV rates", lambda classes, _: rates_at_eer(classes), part)
+
+
 def _t_dcf(version: Version) -> Function:
     def value(classes: Classes, settings: Settings) -> float:
-        rates = rates_at_eer(classes)
+        rates = settings.asv_rates or rates_at_eer(classes)
         return t_dcf_of(classes.task("cm"), rates, settings.tandem_costs, version).min
 
     return value
@@ -278,7 +317,7 @@ def _nce(find: Callable[[Classes, CostModel], float]) -> Function:
     return lambda classes, settings: find(classes, settings.priors)
 
 
-_SASV, _CM, _PAIR = ("sasv",), ("cm",), ("asv", "cm")
+_SASV, _ASV, _CM, _PAIR = ("sasv",), ("asv",), ("cm",), ("asv", "cm")
 _COMPARED: tuple[Place, ...] = ("compared",)
 _GROUPS: tuple[Place, ...] = ("groups", *_COMPARED)
 _SHORT: tuple[Place, ...] = (*_GROUPS, "results", "page")
@@ -343,8 +382,15 @@ _ENTRIES = (
         meaning="of the Bayes rule on the pair of LLRs; the same for every rule that fuses them",
         of_llrs=True,
     ),
+    _fact("macro_a_dcf", "a-DCF min, mean of parts", ("parts",), _of_parts, "cost"),
+    _fact("common_a_dcf", "the same at one threshold", ("parts",), _of_parts, "cost"),
     _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
     *_eer("asv", "ASV EER", tables=_GROUPS),
+    Metric("asv_cllr", "ASV Cllr", "bits", _ASV, _cllr("asv", "cllr")),
+    Metric("asv_cllr_min", "ASV Cllr min", "bits", _ASV, _cllr("asv", "min")),
+    Metric("asv_cllr_calib", "ASV Cllr calib", "bits", _ASV, _cllr("asv", "calib")),
+    Metric("asv_min_dcf", "ASV DCF min", "cost", _ASV, _dcf("asv", "min")),
+    Metric("asv_act_dcf", "ASV DCF actual", "cost", _ASV, _dcf("asv", "actual")),
     *_eer("cm", "CM EER", tables=_GROUPS),
     Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=_COMPARED),
     Metric("cm_cllr_min", "CM Cllr min", "bits", _CM, _cllr("cm", "min")),
@@ -363,8 +409,15 @@ _ENTRIES = (
     _fact("t_eer_residual", "t-EER: residual", _PAIR, _t_eer("residual")),
     _fact("t_eer_exists", "t-EER: concurrent point exists", _PAIR, _t_eer("exists"), "flag"),
     Metric("t_eer_closest", "t-EER, closest point", "rate", _PAIR, _t_eer("closest")),
-    Metric("min_t_dcf", "t-DCF min", "cost", _PAIR, _t_dcf("2019")),
-    Metric("min_t_dcf_legacy", "t-DCF min (2019 challenge)", "cost", _PAIR, _t_dcf("legacy")),
+    _fact("asv_pmiss", "ASV misses at its EER", _PAIR, _rate("miss"), "rate"),
+    _fact("asv_pfa", "ASV nontargets accepted there", _PAIR, _rate("fa_nontarget"), "rate"),
+    _fact("asv_pfa_spoof", "ASV spoofs accepted there", _PAIR, _rate("fa_spoof"), "rate"),
+    Metric("min_t_dcf", "t-DCF min", "cost", _PAIR, _t_dcf("2019"), of_rates=True),
+    Metric(
+        *("min_t_dcf_legacy", "t-DCF min (2019 challenge)", "cost", _PAIR),
+        _t_dcf("legacy"),
+        of_rates=True,
+    ),
     Metric("nce", "cross-entropy (3 classes)", "bits", _PAIR, _nce(cross_entropy_of), of_llrs=True),
     Metric("nce_min", "cross-entropy min", "bits", _PAIR, _nce(refitted), of_llrs=True),
 )
@@ -512,6 +565,7 @@ def by_group(
     tandem_costs: CostModel | str = "asvspoof5",
     convention: Convention = "asvspoof",
     llrs: bool = False,
+    settings: Settings | None = None,
 ) -> dict[str, dict[str, float]]:
     """Every metric of each group of trials; NaN where a group lacks a class.
 
@@ -527,6 +581,7 @@ def by_group(
         tandem_costs: As for :func:`all_metrics`.
         convention: As for :func:`all_metrics`.
         llrs: As for :func:`all_metrics`.
+        settings: In place of costs and convention.
 
     Returns:
         The metrics of :func:`all_metrics` by group, groups in ascending order of their names.
@@ -543,7 +598,7 @@ def by_group(
     columns = _columns(asv=asv, cm=cm, sasv=sasv)
     codes, column = as_labels(labels), np.asarray(groups).astype(str)
     check_same_length({**columns, "labels": codes, "groups": column})
-    settings = Settings(as_cost_model(costs), as_cost_model(tandem_costs), convention)
+    settings = settings or Settings(as_cost_model(costs), as_cost_model(tandem_costs), convention)
     spoof = codes == TrialClass.SPOOF
     results = {}
     for name in np.unique(column[spoof] if attacks else column):
@@ -589,16 +644,42 @@ def explained_metrics(
     return _evaluate(Classes(given, codes), settings, llrs, allow_missing)
 
 
+def unpaired_metrics(
+    sides: Mapping[str, tuple[ArrayLike, ArrayLike]], settings: Settings = DEFAULTS
+) -> Explained:
+    """Metrics of a verifier and a countermeasure that scored different trials.
+
+    t-DCF and t-EER need the distributions of the two only; what needs one score per trial is not
+    among them.
+
+    Args:
+        sides: Scores and labels of ``asv`` and of ``cm``; bona fide trials of the countermeasure
+            count as targets.
+        settings: As for :func:`explained_metrics`.
+
+    Example:
+        >>> asv = [3.0, 1.0, 2.0], ["target", "nontarget", "spoof"]
+        >>> unpaired_metrics({"asv": asv, "cm": ([1.0, 0.0], ["target", "spoof"])}).values["cm_eer"]
+        0.0
+    """
+    classes = {}
+    for name, (scores, labels) in sides.items():
+        column, codes = _columns(**{name: scores}), as_labels(labels)
+        check_same_length({**column, "labels": codes})
+        classes[name] = Classes(column, codes)
+    return _evaluate(Unpaired(classes), settings, False, True)
+
+
 def _evaluate(classes: Classes, settings: Settings, llrs: bool, allow_missing: bool) -> Explained:
     check_known("convention", settings.convention, Convention)
     names = [
         metric.name
         for metric in METRICS.values()
-        if set(metric.columns) <= classes.columns.keys()
+        if metric.needs(settings) <= classes.columns.keys()
         and metric.applies(llrs, settings.dev_threshold is not None)
     ]
     found = explained(names, classes, settings, allow_missing=allow_missing)
-    for name, task in (("cllr", "sasv"), ("cm_cllr", "cm")):
+    for name, task in (("cllr", "sasv"), ("asv_cllr", "asv"), ("cm_cllr", "cm")):
         if math.isinf(found.values.get(name, 0.0)):
             positive, *negatives = (part.values for part in classes.task(task).parts)
             warn_if_infinite(math.inf, positive, np.concatenate(negatives))

@@ -45,9 +45,8 @@ def print_evaluation(result: Any, costs: str) -> None:
         result: An ``evaluation.EvaluationResult``.
         costs: What the user called the costs.
     """
-    options = result.options
     intervals, draws = result.intervals, result.draws
-    caption = f"EERs: {options.settings.convention} convention; Cllr in bits; a-DCF costs {costs}"
+    caption = "; ".join(result.definitions(costs))
     if intervals:
         caption += f"; 95 % intervals, {draws.caption}"
     share = {name: f"{100 * one.worst_share:.0f} %" for name, one in draws.misses.items()}

@@ -6,7 +6,7 @@ verified on the ids themselves, and should two ids share a hash, the ids are joi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -196,3 +196,45 @@ def _join_rows(scores: ScoreTable, key: ScoreTable) -> Joined:
     rows = np.arange(len(key))
     note = f"{scores.path}: no trial ids to join by; row n was taken for row n of {key.path}"
     return Joined(_beside(scores, key, rows, rows), rows, 0, 0, (note,))
+
+
+def unpaired(asv: ScoreTable, cm: ScoreTable) -> ScoreTable | None:
+    """Trials of a verifier, then those of a countermeasure, where they are not the same.
+
+    Nothing where they can be joined: by ids of which some are the same, or by rows of as many
+    trials whose labels agree.
+    """
+    import polars as pl
+
+    if not {"label"} <= set(asv.frame.columns) & set(cm.frame.columns):
+        return None
+    ids = min(asv.ids, cm.ids, key=len)
+    if ids:
+        if asv.frame.select(ids).join(cm.frame.select(ids), on=list(ids), how="semi").height:
+            return None
+    elif len(asv) == len(cm):
+        spoof, spoofed = (one.frame["label"] == "spoof" for one in (asv, cm))
+        if (spoof == spoofed).all():
+            return None
+    scores = ("asv_score", "cm_score")
+    common = [name for name in asv.frame.columns if name in cm and name not in scores]
+    both = pl.concat([asv.frame.select(*common, scores[0]), cm.frame.select(*common, scores[1])],
+                     how="diagonal").fill_null(float("nan"))  # fmt: skip
+    note = (
+        f"{asv.path} and {cm.path} are unpaired: t-DCF and t-EER are those of the two "
+        "distributions; SASV-EER, Cllr and a-DCF need one score per trial"
+    )
+    return replace(asv, frame=both, by_row=True, unpaired=True, notes=(note,))
+
+
+def stacked(tables: Mapping[str, ScoreTable]) -> ScoreTable:
+    """Parts of one test set, one below the other, with the name of each in the column ``part``."""
+    import polars as pl
+
+    first = next(iter(tables.values()))
+    common = [c for c in first.frame.columns if all(c in table for table in tables.values())]
+    frames = [
+        table.frame.select(common).with_columns(pl.lit(name).alias("part"))
+        for name, table in tables.items()
+    ]
+    return replace(first, frame=pl.concat(frames), by_row=True)

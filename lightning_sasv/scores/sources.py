@@ -11,7 +11,7 @@ from typing import Literal
 from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import is_file, read_yaml
-from lightning_sasv.scores.join import Joined, join_key
+from lightning_sasv.scores.join import Joined, join_key, unpaired
 from lightning_sasv.scores.layouts import (
     LABELS,
     LAYOUTS,
@@ -62,6 +62,10 @@ def read_source(
         alone = len(parts) == 1 and key is not None  # then the key tells whose the scores are
         tables = [_with_role(read_plain(Path(path), how), role, alone) for role, path in parts]
         notes = [note for table in tables for note in told(table)]
+    apart = _unpaired(tables) if key is None else None
+    if apart is not None:
+        tell([*notes, *apart.notes])
+        return turned(replace(apart, notes=()), how)
     tables.sort(key=lambda table: -len(table.ids))  # trials before utterances
     joined = replace(tables[0], notes=())
     for table in [*tables[1:], *([] if key is None else [key])]:
@@ -70,6 +74,15 @@ def read_source(
     joined = check_numbers(turned(with_role(joined, None), how))
     tell([*notes, *joined.notes])
     return joined
+
+
+def _unpaired(tables: Sequence[ScoreTable]) -> ScoreTable | None:
+    """A verifier and a countermeasure on different trials."""
+    roles = [(["asv_score"], ["cm_score"]), (["cm_score"], ["asv_score"])]
+    if tuple(table.score_columns for table in tables) not in roles:
+        return None
+    first, second = sorted(tables, key=lambda table: table.score_columns)
+    return unpaired(first, second)
 
 
 def _with_role(table: ScoreTable, role: str | None, alone: bool) -> ScoreTable:

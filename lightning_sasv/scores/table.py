@@ -40,6 +40,8 @@ class ScoreTable:
         guessed: Whether the layout was recognised rather than named.
         joined: File and line of a row in columns that were joined from another file.
         by_row: Whether rows are trials, whatever names they carry.
+        unpaired: Whether it is of trials with an ASV score and of others with a CM score; where a
+            trial has none, it is NaN.
         notes: How it was read, for the user.
         hint: What to add where labels are asked for and there are none.
         expected: Trials of each class that should be there, where some were left out.
@@ -53,6 +55,7 @@ class ScoreTable:
     guessed: bool = False
     joined: Mapping[str, Callable[[int], str]] = field(default_factory=dict)
     by_row: bool = False
+    unpaired: bool = False
     notes: tuple[str, ...] = ()
     hint: str = ""
     expected: Mapping[str, int] | None = None

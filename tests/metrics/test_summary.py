@@ -10,6 +10,7 @@ import pytest
 
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.metrics.functional import (
+    ASVRates,
     a_dcf,
     all_metrics,
     by_group,
@@ -21,7 +22,12 @@ from lightning_sasv.metrics.functional import (
     t_dcf,
     t_eer,
 )
-from lightning_sasv.metrics.registry import Settings, explained_metrics
+from lightning_sasv.metrics.registry import (
+    ASV_POINTS,
+    Settings,
+    explained_metrics,
+    unpaired_metrics,
+)
 
 Columns = dict[str, np.ndarray]
 Four = tuple[np.ndarray, ...]
@@ -59,6 +65,39 @@ def test_every_value_is_that_of_its_function(four: Four) -> None:
     assert [found["nce"], found["nce_min"]] == list(cross_entropy(asv, cm, labels))
 
 
+ASV = {
+    *("asv_eer", "asv_threshold", "asv_cllr", "asv_cllr_min", "asv_cllr_calib"),
+    *("asv_min_dcf", "asv_act_dcf"),
+}
+"""What is known of a verifier alone."""
+
+
+def test_sre16_is_the_mean_of_two_points(four: Four) -> None:
+    asv, _, _, labels = four
+    points = [(0.01, 1.0, 1.0), (0.005, 1.0, 1.0)]
+    costs = [
+        explained_metrics({"asv": asv}, labels, Settings(asv_points=(point,))).values
+        for point in points
+    ]
+    both = explained_metrics({"asv": asv}, labels, Settings(asv_points=ASV_POINTS["sre16"])).values
+    for name in ("asv_min_dcf", "asv_act_dcf"):
+        assert both[name] == pytest.approx((costs[0][name] + costs[1][name]) / 2, abs=1e-15)
+
+
+def test_unpaired_trials_have_the_tandem_metrics_of_their_distributions(four: Four) -> None:
+    asv, cm, _, labels = four
+    paired = all_metrics(asv, cm, None, labels)
+    order = np.random.default_rng(0).permutation(len(asv))
+    bona_fide = np.where(labels == 2, 1, labels)
+    found = unpaired_metrics({"asv": (asv, labels), "cm": (cm[order], bona_fide[order])}).values
+    assert found.keys() == paired.keys()
+    for name, value in found.items():
+        assert value == pytest.approx(paired[name], nan_ok=True), name
+    fixed = Settings(asv_rates=ASVRates(0.1, 0.1, 0.4))
+    alone = explained_metrics({"cm": cm}, labels, fixed).values
+    assert alone["min_t_dcf"] == t_dcf(None, cm, labels, asv_rates=ASVRates(0.1, 0.1, 0.4)).min
+
+
 def test_given_columns_decide_what_comes_out(four: Four) -> None:
     asv, cm, sasv, labels = four
     everything = all_metrics(*four)
@@ -68,7 +107,7 @@ def test_given_columns_decide_what_comes_out(four: Four) -> None:
         "sasv": all_metrics(None, None, sasv, labels),
         "pair": all_metrics(asv, cm, None, labels),
     }
-    assert set(only["asv"]) == {"asv_eer", "asv_threshold"}
+    assert set(only["asv"]) == ASV
     assert all(name.startswith("cm_") for name in only["cm"])
     assert {"t_eer", "min_t_dcf"} <= set(only["pair"]) - set(only["asv"]) - set(only["cm"])
     assert only["pair"] | only["sasv"] == everything
@@ -110,7 +149,7 @@ def test_group_without_a_class_has_nan_for_what_needs_it() -> None:
         for name, result in found.items()
     }
     assert {"sasv_eer", "cm_eer", "t_eer"} <= defined["a"]
-    assert defined["b"] == {"sv_eer", "sv_threshold", "asv_eer", "asv_threshold"}
+    assert defined["b"] == {"sv_eer", "sv_threshold", *ASV}
     assert defined["c"] == {key for key in found["a"] if key.startswith("cm_")}
     assert defined["d"] == set()
 

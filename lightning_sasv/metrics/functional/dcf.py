@@ -20,6 +20,8 @@ speaker verification: fundamentals", 2020.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import starmap
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -37,7 +39,13 @@ from lightning_sasv.checks import (
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.eer import threshold_of
-from lightning_sasv.metrics.functional.points import Classes, Detection, Steps, ascending
+from lightning_sasv.metrics.functional.points import (
+    Classes,
+    Detection,
+    Steps,
+    ascending,
+    operating_points,
+)
 from lightning_sasv.trials import TrialClass
 
 Version: TypeAlias = Literal["2019", "legacy"]
@@ -137,6 +145,62 @@ def a_dcf(
     array, codes = as_trials(scores, labels)
     task = Classes({"sasv": array}, codes).task("sasv")
     return dcf_of(task, a_dcf_weights(as_cost_model(costs)), threshold)
+
+
+class MacroDCF(NamedTuple):
+    """Mean detection cost over the parts of a test set, each counting the same.
+
+    Attributes:
+        mean: Mean of the smallest costs of the parts, each at its own threshold.
+        common: Smallest mean of the costs at one threshold for all parts.
+        threshold: A threshold of that; accept iff score > threshold.
+
+    Example:
+        >>> MacroDCF(mean=0.1, common=0.2, threshold=0.0).common
+        0.2
+    """
+
+    mean: float
+    common: float
+    threshold: float
+
+
+def macro_a_dcf(
+    parts: Sequence[tuple[ArrayLike, ArrayLike]], costs: CostModel | str = "a-dcf1"
+) -> MacroDCF:
+    """Macro a-DCF: (1/K) Σ_k min_τ a-DCF_k(τ), and with one τ for all K parts.
+
+    Args:
+        parts: Scores and labels of each part.
+        costs: Costs and priors, or the name of a preset.
+
+    Returns:
+        The two costs, and the threshold of the second.
+
+    Raises:
+        InputError: No part, an empty class in one, a NaN, or a cost model without any cost to
+            normalise by.
+
+    Example:
+        >>> labels = ["target", "nontarget", "spoof"]
+        >>> macro_a_dcf([([3.0, 1.0, 0.0], labels), ([2.0, 3.0, 0.0], labels)], "equal").mean
+        0.5
+    """
+    if not parts:
+        raise InputError("a macro a-DCF needs parts")
+    weights = a_dcf_weights(as_cost_model(costs))
+    tasks = [Classes({"sasv": a}, codes).task("sasv") for a, codes in starmap(as_trials, parts)]
+    own = [dcf_of(task, weights).min for task in tasks]
+    points = operating_points(*(part for task in tasks for part in task.parts))
+    total = np.zeros(points.thresholds.size)
+    for task in tasks:
+        positive, *negatives = task.parts
+        total += weights[0] * positive.rejected(points.thresholds)
+        for weight, part in zip(weights[1:], negatives, strict=True):
+            total += weight * part.accepted(points.thresholds)
+    at = int(np.argmin(total))
+    common = float(total[at]) / (len(tasks) * normaliser(weights))
+    return MacroDCF(sum(own) / len(own), common, float(points.thresholds[at]))
 
 
 def cm_dcf(pos: ArrayLike, neg: ArrayLike, costs: CostModel | str = "asvspoof5") -> DCF:

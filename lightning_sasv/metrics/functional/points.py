@@ -428,6 +428,32 @@ class Classes:
         return self._origin.steps(column, *members).weighted(weights)
 
 
+class Unpaired(Classes):
+    """The classes of a verifier and of a countermeasure that scored different trials.
+
+    Args:
+        sides: The trials of each column of scores.
+
+    Example:
+        >>> asv = Classes({"asv": np.array([2.0, 1.0])}, np.array([1, 2], np.int8))
+        >>> Unpaired({"asv": asv}).task("asv").parts[0].values
+        array([2.])
+    """
+
+    def __init__(self, sides: Mapping[str, Classes]) -> None:
+        columns = {name: side.columns[name] for name, side in sides.items()}
+        super().__init__(columns, np.concatenate([side.codes for side in sides.values()]))
+        self._sides = sides
+
+    def steps(self, column: str, *members: TrialClass) -> Steps:
+        """Trials of some classes together, by the scores of a column."""
+        return self._sides[column].steps(column, *members)
+
+    def task(self, name: str) -> Detection:
+        """A detection task, of the trials that have its scores."""
+        return self._sides[TASKS[name].column].task(name)
+
+
 class DETCurve(NamedTuple):
     """Error rates at every distinct threshold.
 

@@ -1,0 +1,189 @@
+"""What an evaluation asks, doubts and tells of files of other people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightning_sasv import evaluation
+from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation.definitions import read_points, read_rates
+from lightning_sasv.metrics.functional import ASVSPOOF5_RATES, ASVRates, a_dcf
+from lightning_sasv.scores import convert, read_table, write_scores
+from lightning_sasv.scores.reading import reading
+from lightning_sasv.scores.sources import read_key, read_source
+from tests.scores.samples import toy_scores, write
+
+
+def evaluated(*files: Path | str, **options: object) -> tuple[dict[str, float], str]:
+    """Metrics of the one system, and all that was said."""
+    said: list[str] = []
+    result = evaluation.evaluate([str(f) for f in files], ci="none", tell=said.extend, **options)
+    (found,) = result.metrics.values()
+    return found, "\n".join([*said, *result.definitions("a-dcf1")])
+
+
+@pytest.fixture
+def cm_file(tmp_path: Path) -> Path:
+    """A countermeasure's file: ``utt key score``."""
+    scores = toy_scores(300)
+    words = np.where(scores.label == 0, "spoof", "bona-fide")
+    rows = zip(scores.utterance, words, scores.cm, strict=True)
+    return write(tmp_path / "cm.txt", "".join(f"{u} {k} {s}\n" for u, k, s in rows))
+
+
+@pytest.fixture
+def asv_file(tmp_path: Path) -> Path:
+    """A verifier's file on other trials, without ids: ``attack key score``."""
+    scores = toy_scores(150, seed=1)
+    words = np.array(["spoof", "target", "nontarget"])[scores.label]
+    rows = zip(scores.attack, words, scores.asv, strict=True)
+    return write(tmp_path / "asv.txt", "".join(f"{a} {k} {s}\n" for a, k, s in rows))
+
+
+def test_unpaired_files_have_a_tandem(cm_file: Path, asv_file: Path, tmp_path: Path) -> None:
+    found, said = evaluated(f"asv={asv_file},cm={cm_file}")
+    assert {"t_eer", "min_t_dcf", "min_t_dcf_legacy", "asv_pfa_spoof"} <= found.keys()
+    assert not {"sasv_eer", "cllr", "min_a_dcf"} & found.keys()
+    assert "unpaired: t-DCF and t-EER are those of the two distributions" in said
+    assert "a-DCF costs" not in said
+    assert found["asv_eer"] == evaluated(asv_file)[0]["asv_eer"]
+    alone, said = evaluated(cm_file, asv_rates=str(asv_file))
+    assert alone["min_t_dcf"] == found["min_t_dcf"]
+    assert "ASV-constrained (2020 on), ASV fixed rates" in said
+    for options in ({"ci": "trial"}, {"by": "label"}):
+        with pytest.raises(InputError, match=r"unpaired|needs both scores"):
+            evaluation.evaluate([f"asv={asv_file},cm={cm_file}"], **options)
+
+
+def test_signs_and_logarithms(cm_file: Path, tmp_path: Path) -> None:
+    found, _ = evaluated(cm_file)
+    turned, said = evaluated(cm_file, negate="cm")
+    assert turned["cm_eer"] == pytest.approx(1 - found["cm_eer"], abs=0.01)
+    assert "--negate cm" in said
+    text = "".join(
+        f"{u} {k} {np.exp(float(s))}\n"
+        for u, k, s in (row.split() for row in cm_file.read_text().splitlines())
+    )
+    ratios, said = evaluated(write(tmp_path / "lr.txt", text))
+    assert "it may be a likelihood ratio: --log cm" in said
+    again, _ = evaluated(tmp_path / "lr.txt", log="cm")
+    assert again["cm_cllr"] == pytest.approx(found["cm_cllr"])
+    assert ratios["cm_eer"] == found["cm_eer"]
+    with pytest.raises(InputError, match=r"cm.txt, line \d+: cm_score is -.*--log cm is for lik"):
+        evaluated(cm_file, log="cm")
+    with pytest.raises(InputError, match="--negate asv: the file has cm_score"):
+        evaluated(cm_file, negate="asv")
+
+
+def test_ties_are_counted(cm_file: Path, tmp_path: Path) -> None:
+    text = "".join(
+        f"{u} {k} {round(float(s) / 4)}\n"
+        for u, k, s in (row.split() for row in cm_file.read_text().splitlines())
+    )
+    found, said = evaluated(write(tmp_path / "few.txt", text))
+    low, high = said.split("EER lies between ")[1].split(" %")[0].split(" and ")
+    assert float(low) < 100 * found["cm_eer"] <= float(high) + 0.005
+
+
+def test_rates_and_points(tmp_path: Path) -> None:
+    assert read_rates("asvspoof5") == ASVSPOOF5_RATES
+    write(tmp_path / "r.json", '{"miss": 0.1, "fa_nontarget": 0.2, "fa_spoof": 0.3}')
+    assert read_rates(str(tmp_path / "r.json")) == ASVRates(0.1, 0.2, 0.3)
+    assert read_points("sre16") == ((0.01, 1.0, 1.0), (0.005, 1.0, 1.0))
+    for text in ("0.1", "x", "2,1,1"):
+        with pytest.raises(InputError, match="--asv-rates"):
+            read_rates(text)
+        with pytest.raises(InputError, match="--dcf"):
+            read_points(text)
+
+
+def test_keys_together_bring_the_codec(tmp_path: Path) -> None:
+    trials = "".join(f"S{n % 3} U{n} M {'A17' if n % 2 else 'bonafide'} "
+                     f"{'spoof' if n % 2 else ('target', 'nontarget')[n % 4 // 2]}\n"
+                     for n in range(12))  # fmt: skip
+    track1 = "".join(f"R{n % 5} U{n} M {'C05' if n % 3 else '-'} 2 - - "
+                     f"{'A17 spoof' if n % 2 else 'bonafide bonafide'} -\n"
+                     for n in range(12))  # fmt: skip
+    keys = write(tmp_path / "t.tsv", trials), write(tmp_path / "e.tsv", track1)
+    key = read_key(",".join(map(str, keys)))
+    assert key is not None
+    assert key.frame["codec"].to_list() == ["C05" if n % 3 else "-" for n in range(12)]
+    assert key.frame["speaker"].to_list() == [f"S{n % 3}" for n in range(12)]
+    write(keys[1], track1.replace("U7 ", "V7 "))
+    with pytest.raises(InputError, match=r"1 of 12 trials of .*t.tsv are not in it"):
+        read_key(",".join(map(str, keys)))
+
+
+@pytest.mark.parametrize("format", ["sasv2022", "wildspoof", "asvspoof5-t2", "asvspoof5-t1"])
+def test_submissions_are_checked_against_the_trial_list(format: str, tmp_path: Path) -> None:
+    write_scores(tmp_path / "s.csv", toy_scores(60))
+    table = read_table(tmp_path / "s.csv").frame
+    rows = table.select("speaker", "utterance", "attack", "label").rows()[::-1]
+    label = format == "sasv2022"
+    lines = [" ".join(row if label else row[:2]) for row in rows]
+    key = write(tmp_path / "trials.txt", "\n".join(lines) + "\n")
+    out = tmp_path / "out.txt"
+    convert(str(tmp_path / "s.csv"), format, str(out), key=str(key), column="cm_score")
+    again = read_table(out, format)
+    assert again.frame["utterance"].to_list() == [row[1] for row in rows]
+    write(key, key.read_text() + ("S0 V1 A07 spoof\n" if label else "S0 V1\n"))
+    with pytest.raises(InputError, match=r"no score for 1 of 61 trials"):
+        convert(str(tmp_path / "s.csv"), format, str(tmp_path / "o2"), key=str(key))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("".join(f"u{n} {n / 7:.4f} {n / 3:.4f}\n" for n in range(9)), "could be the score"),
+        ("".join(f"m{n} u{n} {n % 2}\n" for n in range(9)), r"3 '0' \(label\?\)"),
+        ("".join(f"x{n} {n / 7:.4f} {n % 2}\n" for n in range(9)), "--columns 'utterance,score,l"),
+        ("".join(f"{'ab'[n % 2]} u{n} {n / 7:.4f}\n" for n in range(20)), "cannot tell"),
+        ("".join(f"m{n} u{n} a {n / 7:.4f}\n" for n in range(9)), "nearest are .*bob4"),
+    ],
+)
+def test_contradictions_are_asked_about(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        read_table(write(tmp_path / "s.txt", text))
+
+
+def test_columns_and_labels_describe_any_text(tmp_path: Path) -> None:
+    rows = [(f"u{n}", n % 2, n / 7) for n in range(8)]
+    for sign in (" ", "\t", ",", "  "):
+        for head in ("", sign.join(["a", "b", "c"]) + "\n"):
+            text = head + "".join(f"{u}{sign}{k}{sign}{s}\n" for u, k, s in rows)
+            path = str(write(tmp_path / "s.txt", text))
+            how = reading(columns="utt,label,score", labels="bona=1,spoof=0")
+            table = read_source(path, how=how)
+            assert table.frame["label"].to_list() == ["spoof", "bonafide"] * 4
+            assert table.frame["cm_score"].to_list() == [row[2] for row in rows]
+    with pytest.raises(InputError, match=r"3 columns .* where --columns names 2"):
+        read_source(path, how=reading(columns="utt score"))
+    for wrong in ("bona", "x=1", "bona=1,spoof=1"):
+        with pytest.raises(InputError, match="--labels"):
+            reading(labels=wrong)
+
+
+def test_macro_is_the_mean_over_parts(tmp_path: Path) -> None:
+    files = []
+    for seed in (0, 1, 2):
+        scores = toy_scores(90, seed)
+        scores.extra["sasv_score"] = scores.asv + scores.cm / 10 + seed
+        scores.extra["part"] = np.full(90, f"p{seed}")
+        files.append(write_scores(tmp_path / f"p{seed}.csv", scores))
+    alone = [evaluated(file)[0]["min_a_dcf"] for file in files]
+    found, _ = evaluated(*files, macro=True)
+    assert found["macro_a_dcf"] == pytest.approx(np.mean(alone))
+    text = [file.read_text().splitlines() for file in files]
+    whole = write(tmp_path / "all.csv", "\n".join([text[0][0], *(r for t in text for r in t[1:])]))
+    again, _ = evaluated(whole, macro=True, by="part", ids="none")
+    assert again["macro_a_dcf"] == found["macro_a_dcf"] < found["common_a_dcf"]
+    assert again["common_a_dcf"] == pytest.approx(found["common_a_dcf"])
+    scores = [(read_table(f).numbers("sasv_score"), read_table(f).labels()) for f in files]
+    grid = np.unique(np.concatenate([s for s, _ in scores]))
+    costs = np.mean([[a_dcf(s, c, threshold=t).actual for t in grid] for s, c in scores], axis=0)
+    assert found["common_a_dcf"] == pytest.approx(costs.min())
+    with pytest.raises(InputError, match="--macro needs the parts"):
+        evaluated(files[0], macro=True)
