@@ -27,7 +27,7 @@ from lightning_sasv.checks import EmptyClassError, as_scores
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.metrics.functional.dcf import rates_at_eer
 from lightning_sasv.metrics.functional.points import Classes, Unpaired
-from lightning_sasv.metrics.registry import Settings, explained
+from lightning_sasv.metrics.registry import DEFAULTS, Settings, explained
 from lightning_sasv.trials import TWIN, TrialClass
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def set_entry(
         "costs": named_costs(how.costs),
         "tandem_costs": named_costs(how.tandem_costs),
         "eer_convention": how.convention,
-        "asv_points": how.asv_points if "asv_min_dcf" in values else None,
+        **({} if how.asv_points == DEFAULTS.asv_points else {"asv_points": how.asv_points}),
         "t_eer": _t_eer(values, how),
         "t_dcf": _t_dcf(classes, how) if "min_t_dcf" in values else None,
         "cllr": "nontarget and spoof pooled by count",

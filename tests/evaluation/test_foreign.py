@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,12 @@ def asv_file(tmp_path: Path) -> Path:
 
 
 def test_unpaired_files_have_a_tandem(cm_file: Path, asv_file: Path, tmp_path: Path) -> None:
-    found, said = evaluated(f"asv={asv_file},cm={cm_file}")
+    out = tmp_path / "e.json"
+    found, said = evaluated(f"asv={asv_file},cm={cm_file}", json=str(out))
+    (system,) = json.loads(out.read_text())["systems"].values()
+    entry = system["sets"]["trials"]
+    assert entry["values"]["min_t_dcf"] == found["min_t_dcf"]
+    assert entry["of"]["t_dcf"]["rates"]["fa_spoof"] == found["asv_pfa_spoof"]
     assert {"t_eer", "min_t_dcf", "min_t_dcf_legacy", "asv_pfa_spoof"} <= found.keys()
     assert not {"sasv_eer", "cllr", "min_a_dcf"} & found.keys()
     assert "unpaired: t-DCF and t-EER are those of the two distributions" in said
