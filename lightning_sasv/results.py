@@ -18,7 +18,7 @@ import math
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,8 @@ def set_entries(
     trials: Trials,
     origin: Origin,
     settings: Settings | None = None,
+    systems: Mapping[str, Fusion] | None = None,
+    dev: Mapping[str, float] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """What ``metrics.json`` says of fused scores of a set, by system.
 
@@ -83,11 +85,19 @@ def set_entries(
         trials: The trials, with labels.
         origin: Where they come from.
         settings: Costs and conventions of the metrics.
+        systems: The systems, which say if their scores are LLRs: those have a policy cost, others
+            no actual one.
+        dev: Threshold of the smallest a-DCF of each system on dev, where this is another set.
     """
-    found, how = {}, settings or DEFAULTS
+    found = {}
     for name, one in fused.items():
+        llrs = None if systems is None else systems[name].gives_llrs
+        threshold = None if dev is None else dev.get(name)
+        how = replace(settings or DEFAULTS, not_llr=llrs is False, dev_threshold=threshold)
         columns = dict(zip(("asv", "cm", "sasv"), one, strict=True))
         values = explained_metrics(columns, trials.labels, how).values
+        if llrs:
+            values |= explained_metrics(columns, trials.labels, how, names=("policy_a_dcf",)).values
         found[name] = set_entry(columns, values, trials, origin, how)
     return found
 

@@ -96,7 +96,8 @@ class WriteResults(Callback):
             found: Metrics = {}
             if metrics:
                 origin = origin_of(trainer, pl_module, seed, checkpoint)
-                entries = set_entries(fused, trials_of(trainer, pl_module), origin)
+                own = trials_of(trainer, pl_module)
+                entries = set_entries(fused, own, origin, systems=systems)
                 found = {
                     name: {"sets": {data.name: entry}, **fit_entry(systems[name])}
                     for name, entry in entries.items()

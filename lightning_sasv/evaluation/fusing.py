@@ -168,7 +168,10 @@ def fuse_tables(
         fused = fuse_systems(systems, *pairs[split])
         tables[split] = with_fused(table, fused)
         if "label" in table:
-            entries = set_entries(fused, Trials(table), origins[split], settings)
+            known = {name: own["sets"].get("dev") for name, own in metrics.items()}
+            at = {name: one["values"]["a_dcf_threshold"] for name, one in known.items() if one}
+            how = settings, systems, at
+            entries = set_entries(fused, Trials(table), origins[split], *how)
             for name, entry in entries.items():
                 metrics[name]["sets"][split] = entry
     return FusedResults(systems, tables, metrics, corpus)

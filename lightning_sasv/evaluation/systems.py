@@ -107,8 +107,9 @@ class Systems:
             if self.table.unpaired:
                 found[name] = unpaired_metrics(self._sides(columns), settings).values
                 continue
-            how = {"llrs": llrs, "allow_missing": True}
-            found[name] = explained_metrics(columns, self.labels, settings, **how).values
+            found[name] = explained_metrics(
+                columns, self.labels, settings, llrs=llrs, allow_missing=True
+            ).values
             if all(math.isnan(value) for value in found[name].values()):
                 counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())
                 raise InputError(

@@ -624,6 +624,7 @@ def explained_metrics(
     *,
     llrs: bool = False,
     allow_missing: bool = False,
+    names: Sequence[str] | None = None,
 ) -> Explained:
     """Every metric that the columns and settings allow, and a reason for each that is undefined.
 
@@ -633,6 +634,7 @@ def explained_metrics(
         settings: Costs, conventions, the threshold of dev, whether ``sasv`` is no LLR.
         llrs: As for :func:`all_metrics`.
         allow_missing: As for :func:`all_metrics`.
+        names: These metrics alone.
 
     Example:
         >>> sasv, labels = [3.0, 1.0, 0.0], ["target", "nontarget", "spoof"]
@@ -641,7 +643,10 @@ def explained_metrics(
     """
     given, codes = _columns(**columns), as_labels(labels)
     check_same_length({**given, "labels": codes})
-    return _evaluate(Classes(given, codes), settings, llrs, allow_missing)
+    classes = Classes(given, codes)
+    if names is not None:
+        return explained(names, classes, settings, allow_missing=allow_missing)
+    return _evaluate(classes, settings, llrs, allow_missing)
 
 
 def unpaired_metrics(

@@ -19,7 +19,7 @@ from lightning_sasv.evaluation.deciding import PolicyResult, choose_system, deci
 from lightning_sasv.evaluation.fusing import fuse_tables, write_results
 from lightning_sasv.fitted import read_fitted_systems
 from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system
-from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.metrics.functional import Settings, a_dcf
 from lightning_sasv.metrics_file import values_in
 from lightning_sasv.scores import ScoreTable, read_scores, read_table, write_scores
 from tests.helpers import metrics_in
@@ -214,3 +214,20 @@ def test_functions_do_what_the_commands_do(pair: Pair, tmp_path: Path) -> None:
     assert [Path(note.partition(":")[0]).name for note in said] == (
         ["dev.csv", "eval.csv", "eval.csv", "eval.csv"]
     )
+
+
+def test_costs_of_fused_systems_have_their_names(pair: Pair) -> None:
+    found = fuse_tables(*pair, ["B1", "L2", "L3"], "toy", Settings()).metrics
+    sets = {name: own["sets"] for name, own in found.items()}
+    assert sets["B1"]["eval"]["undefined"]["act_a_dcf"] == "no LLR"
+    assert "policy_a_dcf" not in sets["B1"]["eval"]["values"]
+    policy = [sets[name]["eval"]["values"]["policy_a_dcf"] for name in ("L2", "L3")]
+    assert policy[0] == policy[1], "it belongs to the pair"
+    for own in sets.values():
+        assert "dev_a_dcf" not in own["dev"]["values"]
+        assert own["eval"]["values"]["dev_a_dcf"] >= own["eval"]["values"]["min_a_dcf"]
+    fused = fuse_tables(*pair, ["L3"], "toy", Settings())
+    score = fused.tables["eval"].numbers("sasv_L3")
+    at = fused.metrics["L3"]["sets"]["dev"]["values"]["a_dcf_threshold"]
+    wanted = a_dcf(score, pair[1].labels(), threshold=at).actual
+    assert fused.metrics["L3"]["sets"]["eval"]["values"]["dev_a_dcf"] == pytest.approx(wanted)
