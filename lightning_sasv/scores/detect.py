@@ -230,7 +230,7 @@ def _fitting(columns: Sequence[Column]) -> list[Layout]:
             map(Column.contradicts, columns, layout.columns, [layout] * len(columns))
         ):
             continue
-        if layout.claimed and not _speakers_meet(layout, columns):
+        if _disagree(layout, columns):
             continue
         labels = columns[layout.columns.index("label")] if "label" in layout.columns else None
         share = labels.known(layout) - 0.01 * len(set(layout.labels.values())) if labels else 1.0
@@ -248,10 +248,17 @@ def _of_pairs(fitting: list[Layout], columns: Sequence[Column]) -> list[Layout]:
     return fitting
 
 
-def _speakers_meet(layout: Layout, columns: Sequence[Column]) -> bool:
-    """Whether claimed speakers are real ones in some trial."""
-    by_name = dict(zip(layout.columns, columns, strict=True))
-    return bool(set(by_name[layout.claimed].cells) & set(by_name["real_speaker"].cells))
+def _disagree(layout: Layout, columns: Sequence[Column]) -> bool:
+    """Whether claimed speakers are never real ones, or bona fide speech has several attacks."""
+    by_name = {name: one.cells for name, one in zip(layout.columns, columns, strict=True)}
+    if layout.claimed:
+        return not set(by_name[layout.claimed]) & set(by_name["real_speaker"])
+    if not {"attack", "label"} <= by_name.keys():
+        return False
+    pairs = zip(by_name["attack"], by_name["label"], strict=True)
+    return (
+        len({attack for attack, label in pairs if WORDS.get(label.lower(), "spoof") != "spoof"}) > 1
+    )
 
 
 def _of_spoofs(lines: Lines, layout: Layout) -> Layout:

@@ -155,6 +155,12 @@ def test_contradictions_are_asked_about(text: str, message: str, tmp_path: Path)
         read_table(write(tmp_path / "s.txt", text))
 
 
+def test_speakers_are_no_attacks(tmp_path: Path) -> None:
+    rows = (f"U{n} S{n % 4} {('bonafide', 'spoof')[n % 3 > 1]} {n / 7:.4f}\n" for n in range(24))
+    table = read_table(write(tmp_path / "s.txt", "".join(rows)))
+    assert table.frame.columns == ["utterance", "column2", "label", "cm_score"]
+
+
 def test_columns_and_labels_describe_any_text(tmp_path: Path) -> None:
     rows = [(f"u{n}", n % 2, n / 7) for n in range(8)]
     for sign in (" ", "\t", ",", "  "):
