@@ -40,6 +40,9 @@ TESTS = "tests"
 _INPUTS = ("seed_everything", "data", "model")
 """Parts of a configuration that tell one training from another."""
 
+_OF_SPEED = ("data.score_batch_size", "data.steps_per_block")
+"""Settings among them that no result depends on."""
+
 _ANOTHER = "another folder (trainer.logger, trainer.default_root_dir)"
 
 
@@ -197,8 +200,9 @@ def _differences(file: Path, config: Mapping[str, Any]) -> Iterator[tuple[str, A
         if not (isinstance(there, dict) and isinstance(now, Mapping)):
             there, now = {"": there}, {"": now}
         for name in there:
-            if there[name] != now.get(name):
-                yield f"{part}.{name}".rstrip("."), there[name], now.get(name)
+            key = f"{part}.{name}".rstrip(".")
+            if there[name] != now.get(name) and key not in _OF_SPEED:
+                yield key, there[name], now.get(name)
 
 
 def _check_results(folder: Path, corpus: str, seeds: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ processes itself is tried once.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 from contextlib import ExitStack
@@ -28,6 +29,8 @@ CONFIG = str(base_config().parent / "L3c.yaml")
 SMALL = ["--config", CONFIG, "--data.scale=0.02", "--trainer.accelerator=cpu"]
 TWO = ["--trainer.devices=2", "--trainer.strategy=ddp"]
 EXACT = [*SMALL, "--trainer.precision=64-true", "--trainer.use_distributed_sampler=true"]
+RUN = Path("runs", "L3c", "version_0")
+CHECKPOINT = RUN / "checkpoints" / "last.ckpt"
 UNEVEN = ["fit", *EXACT, "--data.batch_size=23", "--data.score_batch_size=101"]
 EMPTY = ["fit", *EXACT, "--data.batch_size=2", "--data.score_batch_size=99999"]
 TRAININGS = {
@@ -36,11 +39,9 @@ TRAININGS = {
 }
 """Shares of different sizes; and batches, of training and of scoring, that leave some with none."""
 EVALUATIONS = {
-    stage: [stage, *SMALL, f"--data.score_batch_size={size}"]
+    stage: [stage, *SMALL, f"--data.score_batch_size={size}", f"--ckpt_path={CHECKPOINT.name}"]
     for stage, size in (("validate", 101), ("test", 99999), ("predict", 101))
 }
-RUN = Path("runs", "L3c", "version_0")
-CHECKPOINT = RUN / "checkpoints" / "last.ckpt"
 
 
 def run_as(rank: int, ports: list[int], folder: Path, commands: dict[str, list[str]]) -> None:
@@ -57,8 +58,10 @@ def run_as(rank: int, ports: list[int], folder: Path, commands: dict[str, list[s
             dist.destroy_process_group()
 
 
-def run_group(folder: Path, count: int, commands: dict[str, list[str]]) -> Path:
-    """Run commands by a group of processes."""
+def run_group(
+    folder: Path, count: int, commands: dict[str, list[str]], checkpoint: Path | None = None
+) -> Path:
+    """Run commands by a group of processes; each finds a copy of the checkpoint in its folder."""
     with ExitStack() as stack:
         free = [stack.enter_context(socket.socket()) for _ in commands]
         for one in free:
@@ -67,6 +70,8 @@ def run_group(folder: Path, count: int, commands: dict[str, list[str]]) -> Path:
     size = [f"--trainer.devices={count}", *(["--trainer.strategy=ddp"] if count > 1 else [])]
     for name in commands:
         (folder / name).mkdir()
+        if checkpoint is not None:
+            shutil.copy(checkpoint, folder / name)
     words = {name: [*command, *size] for name, command in commands.items()}
     group = [
         FORKS.Process(target=run_as, args=(rank, ports, folder, words)) for rank in range(count)
@@ -84,12 +89,11 @@ def run_group(folder: Path, count: int, commands: dict[str, list[str]]) -> Path:
 def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     """Trainings by one, two and three processes, and evaluations of one and the same checkpoint."""
     folders = {count: tmp_path_factory.mktemp(f"by{count}") for count in (1, 2, 3)}
-    checkpoint = f"--ckpt_path={folders[1] / 'uneven' / CHECKPOINT}"
-    evaluations = {name: [*words, checkpoint] for name, words in EVALUATIONS.items()}
-    return {
-        count: run_group(folder, count, TRAININGS | evaluations)
-        for count, folder in folders.items()
-    }
+    for count, folder in folders.items():
+        run_group(folder, count, TRAININGS)
+    for count, folder in folders.items():
+        run_group(folder, count, EVALUATIONS, folders[1] / "uneven" / CHECKPOINT)
+    return folders
 
 
 def metrics(folder: Path) -> dict[str, Any]:
