@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -72,22 +73,23 @@ def long_cell(path: Path) -> None:
     pl.DataFrame({"utterance": ["U" * 30_000_000]}).write_parquet(path, compression="zstd")
 
 
-def _npz() -> bytes:
+def _zip() -> bytes:
     stream = io.BytesIO()
-    np.savez_compressed(stream, asv_score=np.zeros(1_000_000))
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("scores.csv", "speaker,utterance\n")
     return stream.getvalue()
 
 
 def _npy() -> bytes:
     stream = io.BytesIO()
-    np.save(stream, np.zeros(10))
+    np.save(stream, np.array([{}, 1], dtype=object), allow_pickle=True)
     return stream.getvalue()
 
 
 OTHER_KINDS = {
     "gzip": gzip.compress(b"speaker,utterance\r\n" * 100_000),
-    "zip archive": _npz(),
-    "numpy array": _npy(),
+    "zip archive": _zip(),
+    "Python objects": _npy(),
     "pickle": pickle.dumps({"U1": 1.0}),
     "NUL byte": b"S1 U1 bonafide target 1\nS1 U\0 bonafide target 1\n",
 }

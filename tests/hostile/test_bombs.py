@@ -186,7 +186,7 @@ def test_memory_and_depth_that_end_are_a_line(
         def read(*_: object, **__: object) -> None:
             raise error
 
-        monkeypatch.setattr("lightning_sasv.scores.sources.read_table", read)
+        monkeypatch.setattr("lightning_sasv.scores.sources.read_plain", read)
 
     fails(RecursionError)
     assert "nested too deeply" in attack("convert", "x.csv", "--to=csv", "--out=out/y.csv")
