@@ -43,7 +43,7 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "metrics_file": ("record",),
     "results": ("fitted", "metrics_file", "locks"),
     "report": ("results", "console"),
-    "evaluation": ("results", "console"),
+    "evaluation": ("report",),
     "deploy": ("results",),
     "plain": (),
     "tensor_files": ("program",),

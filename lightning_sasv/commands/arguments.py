@@ -176,7 +176,9 @@ Command = Callable[..., None]
 
 
 def options_of(
-    function: Callable[..., Any], also: Mapping[str, str] | None = None
+    function: Callable[..., Any],
+    also: Mapping[str, str] | None = None,
+    typed: Mapping[str, Any] | None = None,
 ) -> Callable[[Command], Command]:
     """Give a command the options and the help of the public function that it calls.
 
@@ -186,12 +188,14 @@ def options_of(
     Args:
         function: The public function.
         also: Further names of options, and what they stand for.
+        typed: Types of options for which the function takes more than words can say.
     """
     given = inspect.signature(function).parameters.values()
     options = [option for option in given if option.name not in _OF_COMMANDS]
     texts = {option.name: option.annotation for option in options}
     where = {"__annotations__": texts, "__module__": function.__module__}
     hints = get_type_hints(type("Options", (), where))  # not of what the function returns
+    hints |= typed or {}
     options = [option.replace(annotation=hints[option.name]) for option in options]
 
     def decorate(command: Command) -> Command:

@@ -20,12 +20,12 @@ def fuse(**options: Any) -> None:
     print_written(options["out"])
 
 
-@options_of(evaluation.evaluate)
+@options_of(evaluation.evaluate, typed={"files": list[str], "columns": str | None})
 def evaluate(json: str | None, csv: str | None, overwrite: bool, **options: Any) -> None:
     """Show what :func:`evaluation.evaluate` finds, then write it: a full disk costs no result."""
     with progress() as begin:
         result = evaluation.evaluate(**options, tell=print_notes, begin=begin)
-    print_evaluation(result, options["costs"])
+    print_evaluation(result)
     if json is not None:
         result.write(json, overwrite)
     if csv is not None:

@@ -12,15 +12,17 @@ from lightning_sasv import lazy
 if TYPE_CHECKING:
     from lightning_sasv.evaluation.deciding import Decisions, decide
     from lightning_sasv.evaluation.fusing import FusedResults, fuse
-    from lightning_sasv.evaluation.run import EvaluationResult, evaluate
+    from lightning_sasv.evaluation.results_table import Results
+    from lightning_sasv.evaluation.run import evaluate
 
-__all__ = ["Decisions", "EvaluationResult", "FusedResults", "decide", "evaluate", "fuse"]
+__all__ = ["Decisions", "FusedResults", "Results", "decide", "evaluate", "fuse"]
 
 __getattr__ = lazy(
     __name__,
     {
         "deciding": ["Decisions", "decide"],
         "fusing": ["FusedResults", "fuse"],
-        "run": ["EvaluationResult", "evaluate"],
+        "results_table": ["Results"],
+        "run": ["evaluate"],
     },
 )

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.compare import Attack, Draws, Options, draw, draw_attacks
-from lightning_sasv.evaluation.definitions import definitions, doubts, read_points, read_rates
-from lightning_sasv.evaluation.systems import Systems, gather
-from lightning_sasv.files import finite, write_json, write_text
-from lightning_sasv.metrics.comparisons import Comparison
+from lightning_sasv.evaluation.compare import Options, draw, draw_attacks
+from lightning_sasv.evaluation.definitions import doubts, read_points, read_rates
+from lightning_sasv.evaluation.results_table import Results
+from lightning_sasv.evaluation.systems import gather
 from lightning_sasv.metrics.functional import Settings
-from lightning_sasv.metrics.intervals import Interval
-from lightning_sasv.metrics_file import Metrics, as_content, blocks
-from lightning_sasv.places import head, refuse
-from lightning_sasv.record import Origin, Trials, is_part, set_entry, set_title
-from lightning_sasv.results import origin_beside, read_metrics
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.frames import NAME, Frame, read_frame
 from lightning_sasv.scores.join import stacked
 from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import (
     Tell,
+    joined_key,
     names_of_files,
     read_costs,
     read_key,
@@ -33,139 +28,10 @@ from lightning_sasv.scores.sources import (
     silent,
     where_equal,
 )
-from lightning_sasv.trials import SPLITS
-
-if TYPE_CHECKING:
-    import polars as pl
-
-Values = dict[str, float]
-
-COLUMNS = ("system", "group", "metric", "value", "low", "high", "method", "drawn", "n")
-"""Columns of values and intervals, a row for each."""
-
-
-@dataclass(frozen=True)
-class EvaluationResult:
-    """Everything that was found.
-
-    Attributes:
-        counts: Trials of each label.
-        options: What was wanted.
-        metrics: By system and name.
-        draws: What was drawn for intervals and comparisons.
-        groups: By column, system, group and name.
-        comparisons: Of systems, from the same draws as the intervals.
-        notes: What was left out, and what must be said.
-        systems: The systems on their trials.
-        attacks: What each attack does, by system and attack, where a breakdown by them is wanted.
-    """
-
-    counts: dict[str, int]
-    options: Options
-    metrics: dict[str, Values]
-    draws: Draws
-    groups: dict[str, dict[str, dict[str, Values]]]
-    comparisons: list[Comparison]
-    notes: tuple[str, ...]
-    systems: Systems
-    attacks: dict[str, dict[str, Attack]] = field(default_factory=dict)
-
-    @property
-    def intervals(self) -> dict[str, dict[str, Interval]]:
-        """By system and name."""
-        return self.draws.intervals
-
-    @property
-    def title(self) -> str:
-        """Trials of each label, and of how many they are where they are a part."""
-        counted = ", ".join(f"{count:,} {label}" for label, count in self.counts.items())
-        of = Trials(self.systems.table).block(Origin(None))
-        return f"{set_title('these', of)} ({counted})" if is_part(of) else f"{counted} trials"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The content of a ``metrics.json`` as plain values; NaN and infinity become ``None``."""
-        trials, intervals = Trials(self.systems.table), self.intervals
-        origin = origin_beside(trials.table) or Origin(None)
-        split = trials.table.path.stem if trials.table.path.stem in SPLITS else "trials"
-        systems: Metrics = {}
-        for name, values in self.metrics.items():
-            columns = self.systems.columns[name]
-            entry = set_entry(columns, values, trials, origin, self.options.settings)
-            found = intervals.get(name, {})
-            entry["intervals"] = {metric: self.draws.plain(one) for metric, one in found.items()}
-            entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
-            systems[name] = {"sets": {split: entry}}
-        compared = [one.as_dict() for one in self.comparisons]
-        plain: dict[str, Any] = finite(as_content(systems, compared))
-        return plain
-
-    def definitions(self, costs: str) -> list[str]:
-        """What the numbers are defined by, one phrase each; ``costs`` names those of the a-DCF."""
-        shown = {name for values in self.metrics.values() for name in values}
-        return definitions(self.options.settings, shown, costs)
-
-    def write(self, path: str | Path, overwrite: bool = True) -> Path:
-        """Write the results as JSON, rates as fractions.
-
-        Args:
-            path: File to write.
-            overwrite: Replace it, be it no evaluation or that of other scores.
-        """
-        content = self.as_dict()
-        if not overwrite and Path(path).exists() and _noted(path) != _data(content["systems"]):
-            refuse(path, "something else, or the evaluation of other scores", "another --json")
-        return write_json(path, content, sort_keys=False)
-
-    def frame(self) -> pl.DataFrame:
-        """Values and intervals, one row each; rates as fractions, null where undefined."""
-        import polars as pl
-
-        drawn, found = " × ".join(self.draws.drawn), self.intervals
-        rows: list[tuple[Any, ...]] = []
-        for name, values in self.metrics.items():
-            for metric, value in values.items():
-                how: tuple[Any, ...] = (None,) * 5
-                one = found.get(name, {}).get(metric)
-                if one is not None:
-                    how = one.low, one.high, one.method, drawn, one.replicates
-                rows.append((name, None, metric, value, *how))
-        for column, systems in self.groups.items():
-            rows += [
-                (name, f"{column}={group}", metric, value, *(None,) * 5)
-                for name, groups in systems.items()
-                for group, values in groups.items()
-                for metric, value in values.items()
-            ]
-        numbers = dict.fromkeys(("value", "low", "high"), pl.Float64)
-        kinds = {**dict.fromkeys(COLUMNS, pl.String), **numbers, "n": pl.Int64}
-        return pl.DataFrame(rows, kinds, orient="row").fill_nan(None)
-
-    def write_csv(self, path: str | Path, overwrite: bool = True) -> Path:
-        """Write :meth:`frame` as CSV.
-
-        Args:
-            path: File to write.
-            overwrite: Replace it, whatever it holds.
-        """
-        if not overwrite and Path(path).exists() and ",".join(COLUMNS) not in head(Path(path)):
-            refuse(path, "something else than values and intervals", "another --csv")
-        return write_text(path, self.frame().write_csv())
-
-
-def _data(systems: Metrics) -> list[tuple[str, str, str, str]]:
-    """Trials and scores that an evaluation is of."""
-    return [(name, own, of["fingerprint"], of["scores"]) for name, own, of in blocks(systems)]
-
-
-def _noted(path: str | Path) -> Any:
-    """What an evaluation in a file was made of; nothing where the file holds none."""
-    with suppress(InputError):
-        return _data(read_metrics(path))
-    return None
 
 
 def evaluate(
-    files: list[str],
+    files: Frame | list[str] | str | Path,
     key: str | None = None,
     key_format: str | None = None,
     format: str | None = None,
@@ -188,7 +54,7 @@ def evaluate(
     not_llr: bool = False,
     allow_missing: bool = False,
     overwrite: bool = False,
-    columns: str | None = None,
+    columns: str | Mapping[str, str] | None = None,
     labels: str | None = None,
     ids: Literal["none", "name"] | None = None,
     negate: str | None = None,
@@ -201,7 +67,7 @@ def evaluate(
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
-) -> EvaluationResult:
+) -> Results:
     """Every metric that the columns of score files allow; several systems are compared.
 
     A file is a system; one with several columns sasv_<system> holds several. `asv=FILE,cm=FILE`
@@ -209,8 +75,9 @@ def evaluate(
     each difference, adjusted for their number, with the verdict in words.
 
     Args:
-        files: Score files of any known format (docs/formats.md), or ROLE=FILE; or a file of each
-            class, target=FILE,nontarget=FILE (or bonafide=, spoof=).
+        files: Score files of any known format (docs/formats.md), ROLE=FILE, or NAME=FILE to name
+            the system; or a file of each class, target=FILE,nontarget=FILE (or bonafide=, spoof=).
+            In Python also a frame.
         key: Key or protocol with the labels, joined by trial id; given again, further columns.
         key_format: Format of the key; recognised when not given.
         format: Format of the score files; recognised when not given.
@@ -258,16 +125,19 @@ def evaluate(
     Returns:
         What was found.
     """
-    how = reading(format, columns, labels, ids, negate, log, allow_missing)
+    renamed = columns if isinstance(columns, Mapping) else None
+    described = columns if isinstance(columns, str) else None
+    how = reading(format, described, labels, ids, negate, log, allow_missing)
     trials = read_key(key, key_format, how=how, tell=tell)
-    tables = {}
-    for name, file in names_of_files(files).items():
-        table = read_source(file, trials, how=how, tell=tell)
-        if table.unpaired:
-            if len(files) > 1 or ci not in (None, "none"):
-                raise InputError(f"{file}: unpaired files are evaluated alone, without intervals")
-            ci = "none"
-        tables[name] = where_equal(table, where)
+    read = partial(read_source, key=trials, how=how, tell=tell)
+    tables = _read_tables(files, read) or {
+        NAME.stem: joined_key(read_frame(files, how, renamed), trials, how, tell)
+    }
+    if any(table.unpaired for table in tables.values()):
+        if len(tables) > 1 or ci not in (None, "none"):
+            raise InputError("unpaired files are evaluated alone, without intervals")
+        ci = "none"
+    tables = {name: where_equal(table, where) for name, table in tables.items()}
     if macro:
         tables, by = _as_parts(tables, by)
     options = Options(
@@ -313,6 +183,21 @@ def _as_parts(
     return dict(tables), by
 
 
+def _read_tables(
+    files: Frame | list[str] | str | Path, read: Callable[[str], ScoreTable]
+) -> dict[str, ScoreTable]:
+    """Tables of files by the names of their systems; none where a frame is given."""
+    given = [files] if isinstance(files, str | Path) else files
+    if not isinstance(given, list) or not all(isinstance(one, str | Path) for one in given):
+        return {}
+    tables = {}
+    for name, file in names_of_files([str(one) for one in given]).items():
+        tables[name] = read(file)
+        if f"{name}={file}" in given:
+            tables[name] = tables[name].with_system(name)
+    return tables
+
+
 def _words(text: str | None) -> tuple[str, ...] | None:
     """Words of a list with commas."""
     if text is None:
@@ -325,7 +210,7 @@ def evaluate_tables(
     options: Options,
     begin: Begin | None = None,
     macro: str | None = None,
-) -> EvaluationResult:
+) -> Results:
     """Evaluate the systems of one or more labelled tables.
 
     Args:
@@ -348,7 +233,7 @@ def evaluate_tables(
     ]
     if len(metrics) > 1 and not options.compare:
         notes.append(f"{len(metrics)} systems in one file; --compare tests their differences")
-    return EvaluationResult(
+    return Results(
         scored.counts(),
         options,
         metrics,

@@ -143,13 +143,14 @@ def latex_text(text: str) -> str:
     return re.sub(r"(?<= )([+-])(?=\d)", r"$\1$", shown)
 
 
-def _latex_heading(metric: Metric) -> str:
+def latex_heading(metric: Metric) -> str:
+    """Heading of a column in LaTeX."""
     return (metric.latex or latex_text(metric.heading)) + (r" \%" if metric.unit == "rate" else "")
 
 
 def as_latex(rows: Sequence[Row], remarks: Sequence[str]) -> str:
     """The table as a LaTeX tabular (booktabs): below each system the paper's line, then notes."""
-    headings = _line_of("system", map(_latex_heading, metrics_for("table1")), r"95 \%")
+    headings = _line_of("system", map(latex_heading, metrics_for("table1")), r"95 \%")
     width = len(headings)
     lines = [r"% needs \usepackage{booktabs}", r"\begin{tabular}{l" + "r" * (width - 1) + "}"]
     lines += [r"\toprule", " & ".join(headings) + r" \\", r"\midrule"]

@@ -15,8 +15,10 @@ from lightning_sasv.metrics.comparisons import PRIMARY, letters_of, not_distingu
 from lightning_sasv.metrics.intervals import Interval
 from lightning_sasv.metrics.registry import (
     BRIEF,
+    FULL,
     METRICS,
     NO_LLR,
+    Decimals,
     Metric,
     in_unit,
     metrics_for,
@@ -38,20 +40,16 @@ def make_table(left: Iterable[str], right: Iterable[str], **look: Any) -> Table:
     return table
 
 
-def print_evaluation(result: Any, costs: str) -> None:
+def print_evaluation(result: Any) -> None:
     """Print metrics, breakdowns and comparisons.
 
     Args:
-        result: An ``evaluation.EvaluationResult``.
-        costs: What the user called the costs.
+        result: An ``evaluation.Results``.
     """
     intervals, draws = result.intervals, result.draws
-    caption = "; ".join(result.definitions(costs))
-    if intervals:
-        caption += f"; 95 % intervals, {draws.caption}"
     share = {name: f"{100 * one.worst_share:.0f} %" for name, one in draws.misses.items()}
     rows = {"misses of the worst speaker": share} if intervals and share else {}
-    print_metrics(result.metrics, intervals, result.title, caption, rows)
+    print_metrics(result.metrics, intervals, result.title, result.caption, rows)
     for column, systems in result.groups.items():
         for system, groups in systems.items():
             print_groups(
@@ -79,32 +77,36 @@ def print_metrics(
         table = make_table(["metric"], part, title=title, caption=caption)
         for metric in metrics_for("all"):
             if any(metric.name in metrics[name] for name in part):
-                cells = [_cell(metric, name, metrics, intervals) for name in part]
+                cells = [value_text(metric, name, metrics, intervals) for name in part]
                 table.add_row(metric.title(), *cells)
         for heading, row in (rows or {}).items():
             table.add_row(heading, *(row.get(name, "") for name in part))
         console.print(table)
 
 
-def _cell(
+def value_text(
     metric: Metric,
     system: str,
     metrics: Mapping[str, Mapping[str, float]],
     intervals: Mapping[str, Mapping[str, Interval]],
+    decimals: Decimals = FULL,
 ) -> str:
+    """``1.42 [0.87, 2.98]``: a value of a system with its interval, where it has one."""
     if metric.name not in metrics[system]:
         return ""
     value, found = metrics[system][metric.name], intervals.get(system, {}).get(metric.name)
     if metric.name == "act_a_dcf" and math.isnan(value) and not math.isnan(metrics[system]["cllr"]):
         return NO_LLR
-    return _with_ends(metric, value, found)
+    return _with_ends(metric, value, found, decimals)
 
 
-def _with_ends(metric: Metric, value: float, found: Interval | None) -> str:
-    text = metric.text(value)
+def _with_ends(
+    metric: Metric, value: float, found: Interval | None, decimals: Decimals = FULL
+) -> str:
+    text = metric.text(value, decimals)
     if found is None or math.isnan(found.low):
         return text
-    return f"{text} [{metric.text(found.low)}, {metric.text(found.high)}]"
+    return f"{text} [{metric.text(found.low, decimals)}, {metric.text(found.high, decimals)}]"
 
 
 def print_groups(
@@ -181,7 +183,7 @@ def print_comparisons(result: Any, metric: str) -> None:
     """Differences in one metric, the verdicts, and which systems are not told apart.
 
     Args:
-        result: An ``evaluation.EvaluationResult``.
+        result: An ``evaluation.Results``.
         metric: The metric to show.
     """
     console, entry, draws = Terminal(), METRICS[metric], result.draws

@@ -200,11 +200,11 @@ def _read_parquet(path: Path, how: Reading) -> ScoreTable | None:
         raise InputError(
             f"{path}: not a readable Parquet file ({reason}); write it again"
         ) from None
-    table = ScoreTable(_plain_types(path, frame), path, "parquet", lambda row: row + 1, not format)
+    table = ScoreTable(plain_types(path, frame), path, "parquet", lambda row: row + 1, not format)
     return canonical(table, LAYOUTS["parquet"], how.labels)
 
 
-def _plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
+def plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
     """Numbers as float64, the rest as text, nothing missing."""
     import polars as pl
 

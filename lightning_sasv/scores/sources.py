@@ -85,6 +85,15 @@ def _unpaired(tables: Sequence[ScoreTable]) -> ScoreTable | None:
     return unpaired(first, second)
 
 
+def joined_key(table: ScoreTable, key: ScoreTable | None, how: Reading, tell: Tell) -> ScoreTable:
+    """A table with the labels of a key, if there is one."""
+    if key is None:
+        return table
+    found = join_key(table, key, how.allow_missing)
+    tell(found.notes)
+    return replace(found.table, notes=())
+
+
 def _with_role(table: ScoreTable, role: str | None, alone: bool) -> ScoreTable:
     open_role = role is None and alone and "score" in table and layout_of(table).role_by_labels
     return table if open_role else with_role(table, role)
@@ -255,20 +264,28 @@ def _refuse_same_score(first: ScoreTable, second: ScoreTable) -> None:
 def names_of_files(files: list[str]) -> dict[str, str]:
     """A short name for each file: its stem, with as many folders as it takes to be unique.
 
-    A file that is given again gets a number.
+    ``NAME=FILE`` names it; a file or name that is given again gets a number.
     """
-    parts = [_name_parts(text) for text in files]
+    named = [_named(text) for text in files]
+    parts = [[name] if name else _name_parts(text) for name, text in named]
     different = len({tuple(part) for part in parts})
     depth = 1
     while len({tuple(part[-depth:]) for part in parts}) < different:
         depth += 1
     names: dict[str, str] = {}
     seen: Counter[str] = Counter()
-    for part, text in zip(parts, files, strict=True):
+    for part, (_, text) in zip(parts, named, strict=True):
         name = str(Path(*part[-depth:]))
         seen[name] += 1
         names[name if seen[name] == 1 else f"{name}#{seen[name]}"] = text
     return names
+
+
+def _named(text: str) -> tuple[str, str]:
+    """The name that a file is given, if any, and the file."""
+    name, sign, file = text.partition("=")
+    is_name = sign and name and not {*",/\\"} & {*name} and name not in (*ROLES, *LABELS)
+    return (name, file) if is_name and not Path(text).exists() else ("", text)
 
 
 def _name_parts(text: str) -> list[str]:

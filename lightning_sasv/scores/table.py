@@ -105,6 +105,13 @@ class ScoreTable:
         said = ", ".join(filter(None, causes))
         return replace(self, expected=expected, cause=said)
 
+    def with_system(self, name: str) -> ScoreTable:
+        """The same with its one fused score, if it has one, under the name of a system."""
+        fused = [column for column in self.score_columns if column.startswith("sasv_")]
+        if len(fused) != 1:
+            return self
+        return replace(self, frame=self.frame.rename({fused[0]: f"sasv_{name}"}))
+
     def without_scores(self) -> ScoreTable:
         """The trials alone."""
         return replace(self, frame=self.frame.drop(self.score_columns))

@@ -133,7 +133,7 @@ def test_intervals_are_those_of_the_metrics_module(table: ScoreTable, way: str) 
             ends = found.intervals[name][metric]
             assert (ends.low, ends.high) == pytest.approx((one.low, one.high), rel=1e-14)
             assert ends.method == one.method
-    (entry,) = found.as_dict()["systems"]["A"]["sets"].values()
+    (entry,) = found.to_dict()["systems"]["A"]["sets"].values()
     assert entry["intervals"]["sasv_eer"].keys() == {
         *("low", "high", "level", "method", "drawn", "replicates", "undefined", "seed", "note")
     }
@@ -249,7 +249,7 @@ def test_values_and_intervals_as_csv(table: ScoreTable, tmp_path: Path) -> None:
     frame = pl.read_csv(found.write_csv(tmp_path / "out.csv"))
     one = frame.filter(system="A", metric="sasv_eer").filter(pl.col("group").is_null())
     ends = found.intervals["A"]["sasv_eer"]
-    row = ("A", None, "sasv_eer", found.metrics["A"]["sasv_eer"], ends.low, ends.high)
+    row = ("A", "eval", None, "sasv_eer", found.metrics["A"]["sasv_eer"], ends.low, ends.high)
     assert one.row(0) == (*row, "bca", "speaker × impostor × attack", 39)
     assert frame.filter(group="attack=A07", metric="spf_eer", system="A").height == 1
     found.write_csv(tmp_path / "out.csv", overwrite=False)
@@ -287,7 +287,7 @@ def test_breakdown_by_attack_is_about_the_attack(
         assert one.spf_eer is not None
         assert (one.spf_eer.low, one.spf_eer.high) == (judge.low, judge.high)
         assert result.groups["attack"]["A"][name]["spf_eer"] == judge.value
-    print_evaluation(result, "a-dcf1")
+    print_evaluation(result)
     shown = capsys.readouterr().out
     by_attack = shown[shown.index("A by attack") :]
     assert "SPF-EER %" in by_attack

@@ -23,7 +23,7 @@ def evaluated(*files: Path | str, **options: object) -> tuple[dict[str, float], 
     said: list[str] = []
     result = evaluation.evaluate([str(f) for f in files], ci="none", tell=said.extend, **options)
     (found,) = result.metrics.values()
-    return found, "\n".join([*said, *result.definitions("a-dcf1")])
+    return found, "\n".join([*said, result.caption])
 
 
 @pytest.fixture

@@ -1,0 +1,252 @@
+"""What an evaluation has found, for programs, files, papers and notebooks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightning_sasv.errors import InputError, meant
+from lightning_sasv.evaluation.compare import Attack, Draws, Options, compared_metrics, draw
+from lightning_sasv.evaluation.definitions import definitions
+from lightning_sasv.evaluation.systems import Systems
+from lightning_sasv.files import finite, write_json, write_text
+from lightning_sasv.metrics.comparisons import PRIMARY, Comparison, not_distinguishable
+from lightning_sasv.metrics.intervals import Interval
+from lightning_sasv.metrics_file import Metrics, as_content, blocks
+from lightning_sasv.places import head, refuse
+from lightning_sasv.record import (
+    Of,
+    Origin,
+    Trials,
+    costs_words,
+    is_part,
+    named_costs,
+    set_entry,
+    set_title,
+)
+from lightning_sasv.results import origin_beside, read_metrics
+from lightning_sasv.trials import SPLITS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Values = dict[str, float]
+
+COLUMNS = ("system", "set", "group", "metric", "value", "low", "high", "method", "drawn", "n")
+"""Columns of values and intervals, a row for each."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that was found. A notebook shows it as a table.
+
+    Attributes:
+        counts: Trials of each label.
+        options: What was wanted.
+        metrics: By system and name.
+        draws: What was drawn for intervals and comparisons.
+        groups: By column, system, group and name.
+        comparisons: Of systems, from the same draws as the intervals.
+        notes: What was left out, and what must be said.
+        systems: The systems on their trials.
+        attacks: What each attack does, by system and attack, where a breakdown by them is wanted.
+    """
+
+    counts: dict[str, int]
+    options: Options
+    metrics: dict[str, Values]
+    draws: Draws
+    groups: dict[str, dict[str, dict[str, Values]]]
+    comparisons: list[Comparison]
+    notes: tuple[str, ...]
+    systems: Systems
+    attacks: dict[str, dict[str, Attack]] = field(default_factory=dict)
+
+    @cached_property
+    def intervals(self) -> dict[str, dict[str, Interval]]:
+        """By system and name."""
+        return self.draws.intervals
+
+    @property
+    def set_name(self) -> str:
+        """``dev`` or ``eval`` where the file is called so, else ``trials``."""
+        stem = self.systems.table.path.stem
+        return stem if stem in SPLITS else "trials"
+
+    @property
+    def title(self) -> str:
+        """Trials of each label, and of how many they are where they are a part."""
+        counted = ", ".join(f"{count:,} {label}" for label, count in self.counts.items())
+        of = Trials(self.systems.table).block(Origin(None))
+        return f"{set_title('these', of)} ({counted})" if is_part(of) else f"{counted} trials"
+
+    @property
+    def caption(self) -> str:
+        """Convention, units, costs, and how intervals were made."""
+        settings = self.options.settings
+        costs = costs_words({"costs": named_costs(settings.costs)})
+        shown = {name for values in self.metrics.values() for name in values}
+        text = "; ".join(definitions(settings, shown, costs))
+        if not self.intervals:
+            return text
+        ways = dict.fromkeys(one.method for own in self.intervals.values() for one in own.values())
+        return f"{text}; 95 % intervals, {self.draws.caption}, {' and '.join(ways)}"
+
+    def value(self, system: str, metric: str) -> float:
+        """A metric of a system: rates as fractions, NaN where it is undefined.
+
+        Raises:
+            InputError: There is no such system or metric.
+        """
+        return float(_one(_one(self.metrics, system, "system"), metric, f"metric of {system}"))
+
+    def interval(self, system: str, metric: str) -> Interval | None:
+        """Interval of a metric of a system; ``None`` where there is none."""
+        self.value(system, metric)
+        return self.intervals.get(system, {}).get(metric)
+
+    def compare(self, metric: str = PRIMARY) -> list[Comparison]:
+        """Differences of the systems in a metric; drawn now if they were not asked for.
+
+        Raises:
+            InputError: The metric is none of those that are compared.
+        """
+        _one(dict.fromkeys(compared_metrics()), metric, "compared metric")
+        found = self.comparisons
+        if not self.options.compare:
+            found = draw(self.systems, replace(self.options, compare=True)).comparisons()
+        return [one for one in found if one.metric == metric]
+
+    def best(self, metric: str) -> set[str]:
+        """The best system here and those that cannot be told apart from it, if any others can.
+
+        Empty where nothing was compared, or where speakers are not known to the draws.
+        """
+        compared = [one for one in self.comparisons if one.metric == metric]
+        if not compared or compared[0].drawn == ("trial",):
+            return set()
+        there = {name for one in compared for name in (one.first, one.second)}
+        first = self.draws.reference(metric)[0]
+        if any(self.metrics[name][metric] < self.metrics[first][metric] for name in there):
+            return set()  # others were compared with a given system, not with the best
+        alike = {first, *not_distinguishable(compared, first)}
+        return alike if alike < there else set()
+
+    @cached_property
+    def of(self) -> dict[str, Of]:
+        """What the values of each system are of; see ``record``."""
+        return {name: of for name, _, of in blocks(self._content["systems"])}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of a ``metrics.json`` as plain values; NaN and infinity become ``None``."""
+        plain: dict[str, Any] = finite(self._content)
+        return plain
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        trials, intervals = Trials(self.systems.table), self.intervals
+        origin = origin_beside(trials.table) or Origin(None)
+        systems: Metrics = {}
+        for name, values in self.metrics.items():
+            columns = self.systems.columns[name]
+            entry = set_entry(columns, values, trials, origin, self.options.settings)
+            found = intervals.get(name, {})
+            entry["intervals"] = {metric: self.draws.plain(one) for metric, one in found.items()}
+            entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
+            systems[name] = {"sets": {self.set_name: entry}}
+        return as_content(systems, [one.as_dict() for one in self.comparisons])
+
+    def to_json(self) -> str:
+        """:meth:`to_dict` as text: a ``metrics.json`` of version 2."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def to_polars(self) -> pl.DataFrame:
+        """Values and intervals, one row each; rates as fractions, null where undefined."""
+        import polars as pl
+
+        numbers = dict.fromkeys(("value", "low", "high"), pl.Float64)
+        kinds = {**dict.fromkeys(COLUMNS, pl.String), **numbers, "n": pl.Int64}
+        return pl.DataFrame(list(self._rows()), kinds, orient="row").fill_nan(None)
+
+    def _rows(self) -> Iterable[tuple[Any, ...]]:
+        drawn, none = " × ".join(self.draws.drawn), (None,) * 5
+        for name, values in self.metrics.items():
+            for metric, value in values.items():
+                one = self.intervals.get(name, {}).get(metric)
+                ends = (one.low, one.high, one.method, drawn, one.replicates) if one else none
+                yield (name, self.set_name, None, metric, value, *ends)
+        for column, systems in self.groups.items():
+            for name, groups in systems.items():
+                for group, values in groups.items():
+                    for metric, value in values.items():
+                        yield (name, self.set_name, f"{column}={group}", metric, value, *none)
+
+    def to_pandas(self) -> Any:
+        """:meth:`to_polars` as a frame of pandas, which must be installed."""
+        import pandas
+
+        return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
+
+    def to_markdown(self) -> str:
+        """The main metrics as a table of Markdown, a row for each system."""
+        from lightning_sasv.report.results_text import as_markdown
+
+        return as_markdown(self)
+
+    def to_latex(self) -> str:
+        """The same as a table of LaTeX (booktabs), with costs, convention and method below."""
+        from lightning_sasv.report.results_text import as_latex
+
+        return as_latex(self)
+
+    def _repr_html_(self) -> str:
+        from lightning_sasv.report.results_text import as_html
+
+        return as_html(self)
+
+    def write(self, path: str | Path, overwrite: bool = True) -> Path:
+        """Write the results as JSON, rates as fractions.
+
+        Args:
+            path: File to write.
+            overwrite: Replace it, be it no evaluation or that of other scores.
+        """
+        content = self.to_dict()
+        if not overwrite and Path(path).exists() and _noted(path) != _data(content["systems"]):
+            refuse(path, "something else, or the evaluation of other scores", "another --json")
+        return write_json(path, content, sort_keys=False)
+
+    def write_csv(self, path: str | Path, overwrite: bool = True) -> Path:
+        """Write :meth:`to_polars` as CSV.
+
+        Args:
+            path: File to write.
+            overwrite: Replace it, whatever it holds.
+        """
+        if not overwrite and Path(path).exists() and ",".join(COLUMNS) not in head(Path(path)):
+            refuse(path, "something else than values and intervals", "another --csv")
+        return write_text(path, self.to_polars().write_csv())
+
+
+def _one(known: dict[str, Any], name: str, what: str) -> Any:
+    if name not in known:
+        there = f"there are {', '.join(known)}{meant(name, known)}"
+        raise InputError(f"no {what} {name!r}; {there}")
+    return known[name]
+
+
+def _data(systems: Metrics) -> list[tuple[str, str, str, str]]:
+    """Trials and scores that an evaluation is of."""
+    return [(name, own, of["fingerprint"], of["scores"]) for name, own, of in blocks(systems)]
+
+
+def _noted(path: str | Path) -> Any:
+    """What an evaluation in a file was made of; nothing where the file holds none."""
+    with suppress(InputError):
+        return _data(read_metrics(path))
+    return None

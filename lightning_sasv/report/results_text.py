@@ -1,0 +1,95 @@
+"""Results of an evaluation as Markdown, LaTeX and HTML: the main metrics, a row per system.
+
+Bold is the best system together with all that cannot be told apart from it, or nothing.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any
+
+from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for
+from lightning_sasv.report.table1_text import latex_heading, latex_text
+from lightning_sasv.report.tables import value_text
+
+
+def _main(result: Any) -> list[Metric]:
+    """Metrics that some table shows, and that are defined of some system."""
+    return [
+        metric
+        for metric in metrics_for("all")
+        if metric.tables
+        and any(not math.isnan(own.get(metric.name, math.nan)) for own in result.metrics.values())
+    ]
+
+
+def _lines(result: Any, bold: str, text: Any = str) -> list[list[str]]:
+    """Cells of each system, its name first; ``bold`` is how a bold cell is written."""
+    metrics = _main(result)
+    best = {metric.name: result.best(metric.name) for metric in metrics}
+    lines = []
+    for system in result.metrics:
+        cells = [text(system)]
+        for metric in metrics:
+            found = result.metrics, result.intervals
+            cell = text(value_text(metric, system, *found, ON_PAGE))
+            cells.append(bold.format(cell) if system in best[metric.name] else cell)
+        lines.append(cells)
+    return lines
+
+
+def _notes(result: Any) -> list[str]:
+    bold = any(result.best(metric.name) for metric in _main(result))
+    return [result.title, result.caption] + ["bold: not told apart from the best"] * bold
+
+
+def as_markdown(result: Any) -> str:
+    """The table and what its numbers are.
+
+    Args:
+        result: An ``evaluation.Results``.
+    """
+    headings = ["system", *(metric.title() for metric in _main(result))]
+    rows = [headings, ["---"] * len(headings), *_lines(result, "**{}**", _in_a_row)]
+    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+    return "\n".join([*lines, "", "; ".join(_notes(result)) + "."]) + "\n"
+
+
+def _in_a_row(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
+
+
+def as_latex(result: Any) -> str:
+    """A table with booktabs and a caption.
+
+    Args:
+        result: An ``evaluation.Results``.
+    """
+    headings = ["system", *map(latex_heading, _main(result))]
+    rows = [" & ".join(cells) + r" \\" for cells in _lines(result, r"\textbf{{{}}}", latex_text)]
+    columns = "l" + "r" * (len(headings) - 1)
+    lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering"]
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(headings) + r" \\"]
+    lines += [r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\caption{{{latex_text('; '.join(_notes(result)))}.}}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def as_html(result: Any) -> str:
+    """A table for notebooks.
+
+    Args:
+        result: An ``evaluation.Results``.
+    """
+    headings = ["system", *(metric.title() for metric in _main(result))]
+    top = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    rows = [
+        f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        for name, *cells in _lines(result, "<b>{}</b>", html.escape)
+    ]
+    caption = html.escape("; ".join(_notes(result)))
+    return (
+        f"<table><caption>{caption}</caption><thead><tr>{top}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )

@@ -1,0 +1,200 @@
+"""One object holds what an evaluation finds: from frames and files, to tables and files."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from lightning_sasv.cli import main
+from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation import Results, evaluate
+from lightning_sasv.metrics.functional import all_metrics
+from lightning_sasv.results import read_metrics
+from lightning_sasv.scores import write_scores
+from tests.helpers import failure_of
+from tests.scores.samples import toy_scores
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    scores = toy_scores(speakers=12)
+    noise = np.random.default_rng(0).normal(size=scores.asv.size)
+    scores.extra["sasv_A"] = scores.asv * 4 + scores.cm
+    scores.extra["sasv_B"] = scores.extra["sasv_A"] + 1e-3 * noise
+    scores.extra["sasv_C|_"] = noise
+    return write_scores(tmp_path_factory.mktemp("frames") / "eval.csv", scores)
+
+
+@pytest.fixture(scope="module")
+def found(file: Path) -> Results:
+    return evaluate(file, systems="A,B,C|_", compare=True, replicates=199, by="attack")
+
+
+def columns_of(file: Path) -> dict[str, np.ndarray]:
+    return {one.name: one.to_numpy() for one in pl.read_csv(file)}
+
+
+def frames_of(file: Path, kind: str) -> Any:
+    if kind == "polars":
+        return pl.read_csv(file)
+    arrays = columns_of(file)
+    if kind == "pandas":
+        return pytest.importorskip("pandas").DataFrame(arrays)
+    return pytest.importorskip("pyarrow").table(arrays) if kind == "pyarrow" else arrays
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow", "arrays"])
+def test_frames_and_paths_give_the_same(file: Path, kind: str) -> None:
+    options: dict[str, Any] = {"systems": "A", "replicates": 39}
+    path, frame = evaluate(file, **options), evaluate(frames_of(file, kind), **options)
+    assert frame.metrics == path.metrics
+    assert frame.intervals == path.intervals
+    assert frame.of["A"]["fingerprint"] == path.of["A"]["fingerprint"]
+
+
+def test_columns_of_frames_are_renamed_and_labels_may_be_codes(file: Path) -> None:
+    given = columns_of(file)
+    codes = np.array([["spoof", "target", "nontarget"].index(word) for word in given["label"]])
+    frame = {"s": given["sasv_A"], "label": codes}
+    (values,) = evaluate(frame, columns={"s": "sasv"}, ci="none").metrics.values()
+    assert values == all_metrics(None, None, given["sasv_A"], codes)
+    for wrong, words in (
+        ({**frame, "label": codes + 1}, "label 3 is none of 0"),
+        ({**frame, "sasv_score": codes}, "two columns are sasv_score"),
+        ({"label": codes}, "columns: no column 's'; there are label"),
+        ({**frame, "s": np.where(codes == 0, np.nan, 1.0)}, "frame, line"),
+        ({**frame, "s": np.zeros((2, 2))}, "column s: expected one value per trial"),
+        ({**frame, "speaker": np.array([None] * codes.size)}, "speaker: a value is missing"),
+        ({**frame, "label": codes[1:]}, "frame: .*height of column"),
+        (7, "int is no table"),
+        ([frame], "list is no table"),
+    ):
+        with pytest.raises(InputError, match=words):
+            evaluate(wrong, columns={"s": "sasv"}, ci="none")
+
+
+def test_values_intervals_and_comparisons_by_name(found: Results, file: Path) -> None:
+    assert found.value("A", "sasv_eer") == found.metrics["A"]["sasv_eer"]
+    interval = found.interval("A", "sasv_eer")
+    assert interval is not None
+    assert interval.low <= found.value("A", "sasv_eer") <= interval.high
+    assert found.interval("A", "cllr_min") is None
+    with pytest.raises(InputError, match="no system 'D'; there are A, B"):
+        found.value("D", "sasv_eer")
+    with pytest.raises(InputError, match=r"no metric of A 'sasv_err'.*did you mean sasv_eer"):
+        found.value("A", "sasv_err")
+    pairs = found.compare()
+    assert [(one.first, one.second) for one in pairs] == [("A", "B"), ("A", "C|_"), ("B", "C|_")]
+    assert pairs == [one for one in found.comparisons if one.metric == "sasv_eer"]
+    later = evaluate(file, systems="A,B,C|_", replicates=199)
+    assert not later.comparisons
+    assert later.compare("cllr") == found.compare("cllr")
+    with pytest.raises(InputError, match="no compared metric 'asv_threshold'"):
+        found.compare("asv_threshold")
+
+
+def test_bold_is_the_whole_set_or_nothing(found: Results, file: Path) -> None:
+    assert found.best("sasv_eer") == {"A", "B"}
+    assert not found.best("cllr_min")  # not compared
+    against = evaluate(file, systems="A,B,C|_", compare=True, replicates=39, reference="C|_")
+    assert not against.best("sasv_eer")
+    alike = evaluate(file, systems="A,B", compare=True, replicates=39)
+    assert not alike.best("sasv_eer")
+    assert "**" not in alike.to_markdown()
+
+
+def test_long_frames(found: Results) -> None:
+    frame = found.to_polars()
+    assert frame.columns[:4] == ["system", "set", "group", "metric"]
+    assert set(frame["set"]) == {"eval"}
+    assert frame.filter(system="B", group="attack=A07", metric="spf_eer").height == 1
+    pandas = pytest.importorskip("pandas")
+    other = found.to_pandas()
+    assert isinstance(other, pandas.DataFrame)
+    assert list(other.columns) == frame.columns
+    assert other["metric"].tolist() == frame["metric"].to_list()
+
+
+def test_pandas_needs_no_pyarrow(file: Path) -> None:
+    pytest.importorskip("pandas")
+    code = f"""
+import sys
+sys.modules["pyarrow"] = None
+import pandas
+from lightning_sasv.evaluation import evaluate
+found = evaluate(pandas.read_csv({str(file)!r}), systems="A", ci="none")
+assert len(found.to_pandas()) == len(found.to_polars())
+found.to_latex(), found.to_markdown(), found._repr_html_(), found.to_json()
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tables_for_papers_and_notebooks(found: Results) -> None:
+    cell = re.escape(f"{100 * found.value('A', 'sasv_eer'):.2f} [")
+    markdown, latex, html = found.to_markdown(), found.to_latex(), found._repr_html_()
+    assert re.search(rf"\| A \| \*\*{cell}", markdown)
+    assert r"| C\|_ |" in markdown
+    assert re.search(rf"\nA & \\textbf\{{{cell}", latex)
+    assert r"C|\_ &" in latex
+    caption = re.search(r"\\caption\{(.*)\}", latex)
+    assert caption
+    for words in ("a-DCF costs a-dcf1", "asvspoof convention", "199 replicates, bca", "bold"):
+        assert words in caption[1]
+        assert words in markdown
+        assert words in html
+    assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == 1
+    assert re.search(rf"<th>A</th><td><b>{cell}", html)
+    hostile = evaluate({"sasv_<b>": [1.0, 0.5, 0.0], "label": [1, 2, 0]})
+    assert "<b>" not in hostile._repr_html_()
+
+
+def test_the_command_prints_and_writes_the_same_object(
+    found: Results, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert json.loads(found.to_json())["version"] == 2
+    main(["evaluate", str(file), "--systems", "A,B,C|_", "--compare", "--replicates", "199",
+          "--by", "attack", "--json", str(tmp_path / "a.json"),
+          "--csv", str(tmp_path / "a.csv")])  # fmt: skip
+    assert found.caption in " ".join(capsys.readouterr().out.split())
+    frame = pl.read_csv(tmp_path / "a.csv")
+    assert frame.equals(pl.read_csv(found.write_csv(tmp_path / "b.csv")))
+    mine = json.loads(found.to_json())["systems"]
+    theirs = read_metrics(tmp_path / "a.json")
+    for name, entry in mine.items():
+        for part in ("values", "intervals", "undefined", "by"):
+            assert entry["sets"]["eval"][part] == theirs[name]["sets"]["eval"][part]
+
+
+def test_systems_are_named_in_front_of_their_files(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.read_csv(file)
+    ids = ["speaker", "utterance", "label"]
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    frame.select(*ids, "sasv_A").write_csv(one)
+    frame.select(*ids, "asv_score").write_csv(two)
+    cm = tmp_path / "cm.csv"
+    frame.select(*ids, "cm_score").write_csv(cm)
+    options: dict[str, Any] = {"ci": "none"}
+    assert list(evaluate([f"mine={one}"], **options).metrics) == ["mine"]
+    pair = f"pair=asv={two},cm={cm}"
+    found = evaluate([f"mine={one}", pair, str(one)], **options)
+    assert list(found.metrics) == ["mine", "pair", "one"]
+    assert set(found.systems.columns["pair"]) == {"asv", "cm"}
+    assert list(evaluate([f"cm={cm}"], **options).metrics) == ["cm"]
+    again = evaluate([f"x={one}", f"x={one}"], **options)
+    assert list(again.metrics) == ["x", "x#2"]
+    odd = tmp_path / "a=b.csv"
+    odd.write_bytes(one.read_bytes())
+    assert list(evaluate([str(odd)], **options).metrics) == ["A"]
+    assert "nowhere.csv" in failure_of(capsys, "evaluate", "mine=nowhere.csv")
