@@ -228,6 +228,7 @@ PUBLIC = {  # the function that does the work of each command
     "export": "deploy.export",
     "fuse": "evaluation.fuse",
     "evaluate": "evaluation.evaluate",
+    "referee": "evaluation.referee",
     "decide": "evaluation.decide",
     "convert": "scores.convert",
     "report": "report.write_report",

@@ -7,7 +7,13 @@ from typing import Any
 from lightning_sasv import evaluation, scores
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_notes, print_written, progress
-from lightning_sasv.report.tables import print_evaluation, print_policies, print_results
+from lightning_sasv.evaluation.claims import sources_of
+from lightning_sasv.report.tables import (
+    print_evaluation,
+    print_policies,
+    print_results,
+    print_verdicts,
+)
 from lightning_sasv.results import write_version_1
 
 
@@ -30,6 +36,13 @@ def evaluate(json: str | None, csv: str | None, overwrite: bool, **options: Any)
         result.write(json, overwrite)
     if csv is not None:
         result.write_csv(csv, overwrite)
+
+
+@options_of(evaluation.referee)
+def referee(**options: Any) -> None:
+    """Show the verdicts of :func:`evaluation.referee`."""
+    verdicts = evaluation.referee(**options)
+    print_verdicts([one.cells for one in verdicts], sources_of(verdicts))
 
 
 @options_of(evaluation.decide)

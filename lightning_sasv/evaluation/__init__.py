@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 from lightning_sasv import lazy
 
 if TYPE_CHECKING:
+    from lightning_sasv.evaluation.claims import Verdict, referee
     from lightning_sasv.evaluation.deciding import Decisions, decide
     from lightning_sasv.evaluation.fusing import FusedResults, fuse
     from lightning_sasv.evaluation.results_table import Results
     from lightning_sasv.evaluation.run import evaluate
 
-__all__ = ["Decisions", "FusedResults", "Results", "decide", "evaluate", "fuse"]
+__all__ = ["Decisions", "FusedResults", "Results", "Verdict", "decide", "evaluate", "fuse"]
+__all__ += ["referee"]
 
 __getattr__ = lazy(
     __name__,
     {
         "deciding": ["Decisions", "decide"],
         "fusing": ["FusedResults", "fuse"],
+        "claims": ["Verdict", "referee"],
         "results_table": ["Results"],
         "run": ["evaluate"],
     },

@@ -272,3 +272,17 @@ def print_results(metrics: Metrics, corpus: str) -> None:
                 name = f"part of {split}" if is_part(of_in(entry, split)) else split
                 table.add_row(label, name, *shown)
     Terminal(wrap=True).print(table)
+
+
+def print_verdicts(rows: Sequence[Sequence[str]], remarks: Sequence[str]) -> None:
+    """Published values, what was recomputed, and what is to be said of it."""
+    names = ("system", "metric", "set")
+    table = make_table(names, ("published", "recomputed"), title="Published and recomputed")
+    table.caption = "rates in per cent; equal: within half a unit of the last digit printed"
+    table.add_column("status", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Terminal(wrap=True)
+    console.print(table)
+    for remark in remarks:
+        console.print(remark)
