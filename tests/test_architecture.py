@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lightning_sasv.cli import COMMANDS, command_function
+from lightning_sasv.files import sha256
 from lightning_sasv.scores import write_scores
 from tests.scores.samples import toy_scores
 
@@ -174,6 +175,7 @@ export --fitted fused --system L3t --out bundle --dev dev.csv
 WITHOUT_TORCH = """
 convert dev.csv --to parquet --out dev.parquet
 evaluate dev.csv dev.parquet --by attack --ci trial --replicates 39 --llrs --json out.json
+referee claims.yaml
 decide dev.csv --fitted fused --compare
 report fused
 """
@@ -181,6 +183,9 @@ report fused
 
 def test_commands_that_train_nothing_run_without_lightning_or_torch(tmp_path: Path) -> None:
     write_scores(tmp_path / "dev.csv", toy_scores(300))
+    listed = f"files: [{{path: dev.csv, sha256: {sha256(tmp_path / 'dev.csv')}}}]"
+    claim = f"metric: cm_eer, published: '1.0', {listed}"
+    (tmp_path / "claims.yaml").write_text(f"claims: [{{system: x, {claim}}}]")
     some, more = (
         [line.split() for line in lines.strip().splitlines()]
         for lines in (WITHOUT_LIGHTNING, WITHOUT_TORCH)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +19,9 @@ from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.metrics.functional.eer import Convention
 from lightning_sasv.metrics.intervals import Interval
 from lightning_sasv.metrics.registry import METRICS, Settings, in_unit
+
+PLAIN = re.compile(r"[+-]?(?=.{1,20}$)(\d+(\.\d*)?|\.\d+)", re.ASCII)
+"""A value as papers print it."""
 
 FIELDS = ("system", "metric", "set", "published", "source", "files", "note", "options")
 NEEDED = ("system", "metric", "published")
@@ -92,17 +96,17 @@ def _check(claim: Any, where: str) -> None:
     options = claim.get("options") or {}
     if not isinstance(options, dict) or not isinstance(claim.get("files") or [], list):
         raise InputError(f"{where}: options are `name: value`, files a list of `path`, `sha256`")
-    for name in options.keys() - set(READING):
-        raise InputError(f"{where}: option {name!r} is none of {', '.join(READING)}")
-    if not _is_number(claim["published"]):
+    for name in [n for n, own in options.items() if not isinstance(own, _kind(n))]:
+        raise InputError(f"{where}: option {name!r} is no text for one of {', '.join(READING)}")
+    if not PLAIN.fullmatch(claim["published"]):
         raise InputError(f"{where}: published {claim['published']!r} is no number")
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return Decimal(text).is_finite()
-    except InvalidOperation:
-        return False
+def _kind(option: str) -> type | tuple[()]:
+    """What an option is; nothing is an option that is none."""
+    if option not in READING:
+        return ()
+    return bool if option == "allow_missing" else str
 
 
 def _digits(claim: Mapping[str, Any]) -> int:

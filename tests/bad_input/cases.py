@@ -213,6 +213,7 @@ SCORE_FILES = [
     Case("fuse without labels", "fuse --dev unlabelled.csv --eval good.csv --out out", ("label",)),
     Case("fuse without a class", "fuse --dev spoofless.csv --eval good.csv --out out", ("spoof",)),
     Case("fuse into a file", "fuse --dev good.csv --eval good.csv --out good.csv", ("good.csv",)),
+    Case("referee of nothing", "referee nowhere.yaml", ("nowhere.yaml",)),
     Case("decide by nothing", "decide good.csv", ("--fitted DIR is needed",)),
     Case("decide by nobody", "decide good.csv --fitted nowhere", ("no fitted systems in nowhere",)),
     Case("decide by L9", "decide good.csv --fitted results --system L9", ("L9",)),

@@ -108,6 +108,8 @@ def test_differences_and_what_cannot_be_recomputed(
         ("claims: [7]", "claim 1: expected system"),
         ("claims: [{system: x, metric: cm_eer, published: 1.40}]", "published must be text"),
         ("claims: [{system: x, metric: cm_eer, published: 'one'}]", "'one' is no number"),
+        ("claims: [{system: x, metric: m, published: '1e-99'}]", "'1e-99' is no number"),
+        ("claims: [{system: x, metric: m, published: '1', options: {ids: [1]}}]", "option 'ids'"),
         ("claims: [{system: x, metrik: cm_eer}]", "did you mean metric?"),
         ("claims: [{system: x, metric: m, published: '1', options: {json: a}}]", "option 'json'"),
     ],

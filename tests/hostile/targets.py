@@ -35,6 +35,7 @@ SOUND: dict[str, list[str]] = {
     "export": ["export", "--fitted=results", "--system=L3t", "--out=out"],
     "fuse": ["fuse", "--dev=good.csv", "--eval=good.csv", "--systems=B1,L3t", "--out=out"],
     "evaluate": ["evaluate", "good.csv"],
+    "referee": ["referee", "claims.yaml"],
     "decide": ["decide", "good.csv", "--fitted=results", "--out=out/decided.csv"],
     "convert": ["convert", "good.csv", "--to=parquet", "--out=out/good.parquet"],
     "report": ["report", "results", "--out=out/page.html"],
@@ -99,6 +100,7 @@ TARGETS: dict[str, list[Target]] = {
         _option("evaluate", FILE, "--ci=speaker"),
         _option("evaluate", f"--costs={FILE}", "good.csv"),
     ],
+    "referee": [_option("referee", FILE)],
     "decide": [
         _option("decide", FILE, "--fitted=results", "--out=out/decided.csv"),
         _place("decide", FITTED),
@@ -118,6 +120,7 @@ def sound_files(folder: Path) -> Path:
     folder.mkdir()
     good_files(folder)
     write_scores(folder / "good.csv", toy_scores(300))
+    (folder / "claims.yaml").write_text("claims: [{system: x, metric: cm_eer, published: '1.0'}]")
     shutil.copy(OLD / "best.ckpt", folder / "good.ckpt")
     write_corpus(folder / "audio")
     sweep = {
