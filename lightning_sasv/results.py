@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import check_links, finite, read_json, write_json, write_text
 from lightning_sasv.locks import owner_of
 from lightning_sasv.metrics.registry import DEFAULTS, explained_metrics
@@ -363,6 +363,23 @@ class Results:
         found = [of["seeds"] for _, _, of in blocks(self.metrics)]
         known = [str(seed) for seeds in found if isinstance(seeds, list) for seed in seeds]
         return list(dict.fromkeys(known))
+
+    def only(self, names: Sequence[str]) -> Results:
+        """The same of some systems, in the order given.
+
+        Raises:
+            InputError: There is no such system.
+        """
+        for name in names:
+            if name not in self.fused:
+                there = f"there are {', '.join(self.fused)}{meant(name, self.fused)}"
+                raise InputError(f"--systems: no system {name!r}; {there}")
+        return replace(
+            self,
+            fused={name: self.fused[name] for name in names},
+            systems={name: self.systems[name] for name in names if name in self.systems},
+            metrics={name: self.metrics[name] for name in names if name in self.metrics},
+        )
 
     @property
     def simulated(self) -> bool:

@@ -228,6 +228,7 @@ def evaluate_tables(
     draws = draw(scored, options, begin)
     notes = [
         *scored.notes,
+        *(note for column in options.by for note in scored.lacking(column)),
         *doubts(metrics, scored.columns, scored.labels, options.settings),
         *draws.notes,
     ]

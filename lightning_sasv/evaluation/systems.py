@@ -151,6 +151,23 @@ class Systems:
             for name, columns in self.columns.items()
         }
 
+    def lacking(self, column: str) -> list[str]:
+        """Which classes groups lack, so that some of their metrics are undefined."""
+        if column == "attack":
+            return []
+        groups, notes = self.column(column, f"--by {column}"), []
+        names = set(groups.tolist())
+        for code in TrialClass:
+            there = self.labels == code
+            without = sorted(names - set(groups[there].tolist())) if there.any() else []
+            if without:
+                shown = ", ".join(without[:3]) + (", …" if len(without) > 3 else "")
+                notes.append(
+                    f"--by {column}: {len(without)} of {len(names)} groups have no {code} trial "
+                    f"({shown}): metrics that need one are undefined there"
+                )
+        return notes
+
 
 def gather(
     tables: Mapping[str, ScoreTable],

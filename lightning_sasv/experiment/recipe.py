@@ -115,9 +115,12 @@ def check_recipe(out: Path, recipe: Mapping[str, Any]) -> str:
         return key
     noted = read_noted(file)
     if noted != recipe:
-        names = [name for name in recipe if noted.get(name) != recipe[name]]
-        there = {name: str(noted.get(name, "not noted"))[:100] for name in names}
-        listed = ", ".join(f"{n} {there[n]} there, {recipe[n]} now" for n in names)
+        names = [n for n in {**recipe, **noted} if noted.get(n, ...) != recipe.get(n, ...)]
+        there, now = (
+            {name: str(own.get(name, "not noted"))[:100] for name in names}
+            for own in (noted, recipe)
+        )
+        listed = ", ".join(f"{n} {there[n]} there, {now[n]} now" for n in names)
         raise InputError(
             f"{out} holds results of another configuration ({listed}); choose another --out, or "
             "add --overwrite to replace them"

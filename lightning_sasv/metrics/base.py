@@ -109,8 +109,21 @@ class TrialMetric(Metric):
         return torch.tensor(value, dtype=torch.float64, device=self.device)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot one value or several on a matplotlib axis; see ``torchmetrics.Metric.plot``."""
-        return self._plot(val, ax)
+        """Plot one value or several on a matplotlib axis, zoomed to them.
+
+        Args:
+            val: Values; by default that of now. See ``torchmetrics.Metric.plot``.
+            ax: Axis to draw on.
+        """
+        val = self.compute() if val is None else val
+        figure, axis = self._plot(val, ax)
+        shown: Any = axis
+        values = np.ravel([float(one) for one in (val if isinstance(val, Sequence) else [val])])
+        if np.isfinite(values).all():
+            low, high = float(values.min()), float(values.max())
+            room = 0.1 * (high - low) or 0.1 * abs(high) or 0.1
+            shown.set_ylim(low - room, high + room)
+        return figure, axis
 
     @abstractmethod
     def _value(self) -> float:

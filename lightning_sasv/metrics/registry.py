@@ -566,6 +566,7 @@ def by_group(
     convention: Convention = "asvspoof",
     llrs: bool = False,
     settings: Settings | None = None,
+    reasons: dict[str, dict[str, str]] | None = None,
 ) -> dict[str, dict[str, float]]:
     """Every metric of each group of trials; NaN where a group lacks a class.
 
@@ -582,6 +583,7 @@ def by_group(
         convention: As for :func:`all_metrics`.
         llrs: As for :func:`all_metrics`.
         settings: In place of costs and convention.
+        reasons: Takes, by group and metric, why a value is NaN.
 
     Returns:
         The metrics of :func:`all_metrics` by group, groups in ascending order of their names.
@@ -607,6 +609,8 @@ def by_group(
         part = {key: values[chosen] for key, values in columns.items()}
         found = _evaluate(Classes(part, codes[chosen]), settings, llrs, True)
         results[str(name)] = found.values
+        if reasons is not None and found.undefined:
+            reasons[str(name)] = found.undefined
     return results
 
 

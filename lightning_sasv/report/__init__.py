@@ -31,6 +31,7 @@ def write_report(
     figures: str | None = None,
     allow_part: bool = False,
     overwrite: bool = False,
+    systems: str | None = None,
 ) -> Report:
     """Make one self-contained HTML page of a folder of results, and figures if asked for.
 
@@ -44,6 +45,7 @@ def write_report(
         figures: Folder for the figures as PNG, PDF and SVG; needs matplotlib.
         allow_part: Report results of a part of the trials, with a banner and without best marks.
         overwrite: Replace files though they were not made by this command of this folder.
+        systems: Systems to show, separated by commas; by default all.
 
     Raises:
         InputError: A file is missing or wrong, results are of a part, or matplotlib is not
@@ -61,6 +63,8 @@ def write_report(
     if figures is not None:
         require_matplotlib()
     results = read_results(folder)
+    if systems is not None:
+        results = results.only([name.strip() for name in systems.split(",")])
     if results.parts and not allow_part:
         raise InputError(
             f"{folder} holds results of {'; '.join(results.parts)}, which do not compare with "

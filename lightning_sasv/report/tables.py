@@ -24,7 +24,7 @@ from lightning_sasv.metrics.registry import (
     metrics_for,
     number,
 )
-from lightning_sasv.metrics_file import Metrics, costs_in, of_in, parts_of, values_in
+from lightning_sasv.metrics_file import Metrics, blocks, costs_in, of_in, parts_of, values_in
 from lightning_sasv.record import NOT_RECORDED, is_part
 from lightning_sasv.results import warnings_of
 from lightning_sasv.trials import SPLITS
@@ -256,7 +256,7 @@ def print_results(metrics: Metrics, corpus: str) -> None:
     doubtful = {name for name, own in warnings.items() if is_doubtful(own)}
     caption = "EERs in per cent, Cllr in bits, a-DCF normalised minimum "
     caption += f"(costs {costs_in(metrics) or NOT_RECORDED})"
-    parts = parts_of(metrics)
+    parts = [*_twin_words(metrics), *parts_of(metrics)]
     table = make_table(
         ("system", "set"),
         [metric.short for metric in columns],
@@ -272,6 +272,13 @@ def print_results(metrics: Metrics, corpus: str) -> None:
                 name = f"part of {split}" if is_part(of_in(entry, split)) else split
                 table.add_row(label, name, *shown)
     Terminal(wrap=True).print(table)
+
+
+def _twin_words(metrics: Metrics) -> list[str]:
+    """That results are of a simulated corpus, and of what size of it."""
+    found = [of["scale"] for _, _, of in blocks(metrics) if of["simulated"] is True]
+    sizes = (f"{one:g}" if isinstance(one, int | float) else NOT_RECORDED for one in found)
+    return [f"simulated, scale {size}" for size in dict.fromkeys(sizes)]
 
 
 def print_verdicts(rows: Sequence[Sequence[str]], remarks: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ from lightning_sasv.metrics.registry import METRICS, metrics_for
 from lightning_sasv.report.tables import print_evaluation, print_groups, print_metrics
 from lightning_sasv.scores import ScoreTable, read_table, write_scores
 from lightning_sasv.scores.sources import names_of_files
+from lightning_sasv.trials import TrialClass
 from tests.scores.samples import LINES, toy_scores, write
 
 SETTINGS = Settings()
@@ -372,3 +373,18 @@ def test_cross_entropy_is_wanted_by_name_and_has_intervals(tmp_path: Path) -> No
     }
     interval = found.intervals["x"]["nce"]
     assert interval.low < value < interval.high
+
+
+def test_groups_without_a_class_are_explained(table: ScoreTable) -> None:
+    first = table.text("speaker")[0]
+    keep = (table.text("speaker") != first) | (table.labels() != TrialClass.NONTARGET)
+    part = table.take(np.flatnonzero(keep))
+    reasons: dict[str, dict[str, str]] = {}
+    found = by_group(
+        part.text("speaker"), part.labels(), sasv=part.numbers("sasv_A"), reasons=reasons
+    )
+    assert math.isnan(found[first]["sv_eer"])
+    assert "no nontarget trials" in reasons[first]["sv_eer"]
+    assert reasons.keys() == {first}
+    notes = evaluate_tables({"x": part}, Options(by=("speaker",), ci="none")).notes
+    assert any(f"1 of 12 groups have no nontarget trial ({first})" in note for note in notes)

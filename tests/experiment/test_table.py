@@ -23,7 +23,7 @@ from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment import CorpusSettings, ModelSettings, TrainerSettings
 from lightning_sasv.experiment import run as run_module
-from lightning_sasv.experiment.recipe import parse_seeds
+from lightning_sasv.experiment.recipe import check_recipe, parse_seeds
 from lightning_sasv.experiment.run import Job, train_stack
 from lightning_sasv.fitted import read_fitted_systems
 from lightning_sasv.fusion import PAPER_SYSTEMS, SYSTEMS, system_names
@@ -342,3 +342,12 @@ def test_the_training_recipe_can_be_chosen(tmp_path: Path) -> None:
             assert torch.equal(checkpoint["state_dict"][name], value)
     with pytest.raises(SystemExit):
         table(tmp_path / "out", "--systems", "B1", seeds="1")  # results of another recipe
+
+
+def test_settings_that_only_one_recipe_has_are_named(tmp_path: Path) -> None:
+    (tmp_path / "seed1").mkdir()
+    (tmp_path / "seed1/metrics.json").write_text("{}")
+    (tmp_path / "recipe.json").write_text('{"model.lr": 1, "model.old": 2}')
+    words = r"\(model.lr 1 there, 3 now, model.old 2 there, not noted now\)"
+    with pytest.raises(InputError, match=words):
+        check_recipe(tmp_path, {"model.lr": 3})

@@ -177,6 +177,8 @@ def test_plot(name: str, simulated: Columns) -> None:
     assert axis.lines
     _, axis = metric.plot([metric.compute(), metric.compute()])
     assert len(axis.lines[0].get_xdata()) == 2
+    _, axis = metric.plot([torch.tensor(0.2), torch.tensor(0.3)])
+    assert axis.get_ylim() == pytest.approx((0.19, 0.31))
     pyplot.close("all")
 
 

@@ -20,6 +20,7 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics_file import values_in
+from lightning_sasv.record import unrecorded
 from lightning_sasv.report import html as page_module
 from lightning_sasv.report import page_data as data_module
 from lightning_sasv.report import write_report
@@ -31,6 +32,7 @@ from lightning_sasv.report.html import as_json
 from lightning_sasv.report.html_tables import markdown_table, metrics_table
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
+from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import Results, read_results
 from tests.helpers import failure_of
 from tests.report.conftest import every_kind, write_folder
@@ -333,3 +335,19 @@ def test_golden_values_are_on_the_page(real_page: Path, shared: Path) -> None:
         assert f"{wanted['eval']['sasv_eer']:.2f}" in row.group(1)
         assert f"{wanted['eval']['cllr_min']:.3f}" in row.group(1)
     assert "corpus: SASV 2022" in page
+
+
+def test_some_systems_are_shown(tmp_path: Path) -> None:
+    run = write_folder(tmp_path / "run", ("B1", "L3c"))
+    assert len(read_results(run).fused) == 2
+    results, page, _ = write_report(str(run), systems="L3c")
+    assert list(results.fused) == list(results.metrics) == ["L3c"]
+    assert [one["name"] for one in embedded(page.read_text())["systems"]] == ["L3c"]
+    with pytest.raises(InputError, match="no system 'none'; there are"):
+        write_report(str(run), systems="none")
+
+
+def test_results_of_the_twin_state_its_scale(capsys: pytest.CaptureFixture[str]) -> None:
+    of = unrecorded(simulated=True, scale=0.1)
+    print_results({"A": {"sets": {"eval": {"values": {"sasv_eer": 0.1}, "of": of}}}}, "twin")
+    assert "twin; simulated, scale 0.1" in " ".join(capsys.readouterr().out.split())
