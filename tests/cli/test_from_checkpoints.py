@@ -305,7 +305,7 @@ def test_results_of_the_best_join_those_of_the_same_file_alone(here: Path) -> No
 
 def test_a_part_is_not_put_in_place_of_the_whole(here: Path, capsys: Capture) -> None:
     before = {path: path.read_bytes() for path in RUN.rglob("*") if path.is_file()}
-    main(["test", str(RUN), "--trainer.limit_test_batches=1", "--data.score_batch_size=200"])
+    main(["test", str(RUN), "--trainer.limit_test_batches=2", "--data.score_batch_size=100"])
     folder = written(capsys)
     assert folder.parent == RUN / "tests"
     assert folder.name.startswith(f"best-{sha256(BEST)[:8]}-")

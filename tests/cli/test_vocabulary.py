@@ -49,7 +49,7 @@ def test_a_typing_error_gets_one_suggestion(
     here: Path, capsys: pytest.CaptureFixture[str], words: list[str], meaning: str
 ) -> None:
     (here / "typo.yaml").write_text("trainer: {max_epoch: 3}\n")
-    (here / "x").write_text("trial,label,sasv\na,target,1\nb,spoof,0\nc,nontarget,0\n")
+    (here / "x").write_text("trial,label,sasv\na,target,1.5\nb,spoof,0.2\nc,nontarget,0.1\n")
     said = failure_of(capsys, *words)
     assert meaning in said
     assert said.count("did you mean") == 1

@@ -31,9 +31,10 @@ def _seed_metrics(seed: int, shift: float) -> dict[str, Any]:
     for row in values.values():
         row["sasv_eer"] += shift
     values["L3"] |= {"t_eer": None, "t_eer_closest": 0.0168}
-    interval = {"low": 0.01, "high": 0.02}
+    interval = {"sasv_eer": {"low": 0.01, "high": 0.02}}
+    of = {"corpus": "x", "seeds": [seed]}
     return {
-        name: {"corpus": "x", "seed": seed, "eval": row, "ci": interval}
+        name: {"sets": {"eval": {"values": row, "intervals": interval, "of": of}}}
         for name, row in values.items()
     }
 
@@ -67,7 +68,7 @@ def test_order_checks_hold_for_the_paper_itself_and_can_fail() -> None:
         ("B1", "t_eer", 0.03),
     ):
         broken = _seed_metrics(1, 0.0)
-        broken[name]["eval"][key] = value
+        broken[name]["sets"]["eval"]["values"][key] = value
         assert not all(c.holds for c in order_checks(make_rows([broken], list(PAPER)))), name
 
 
@@ -143,8 +144,9 @@ def test_a_name_of_special_characters_is_set_as_it_stands(rows: list[Row]) -> No
 
 def test_undefined_values_are_dashes() -> None:
     seed = _seed_metrics(1, 0.0)
-    seed["L3"]["eval"] |= {"t_eer": None, "t_eer_closest": None}
-    del seed["L3"]["ci"]
+    found = seed["L3"]["sets"]["eval"]
+    found["values"] |= {"t_eer": None, "t_eer_closest": None}
+    del found["intervals"]
     (row,) = make_rows([seed], ["L3"])
     assert "nan" not in as_markdown([row], []) + as_csv([row], "x") + as_latex([row], [])
     assert "| – (1.68) |" in as_markdown([row], [])

@@ -115,7 +115,6 @@ FAILING = {
     "a part that the model lacks": CALLBACK % ("BackboneFinetuning", ""),
     "a base class": CALLBACK % ("BaseFinetuning", ""),
     "no such device": CALLBACK % ("EMAWeightAveraging", "device: -1"),
-    "twice": "trainer: {callbacks: [lightning_sasv.callbacks.KeepBest]}",
     "no name of a folder": 'trainer: {default_root_dir: "a\\0b"}',
 }
 

@@ -195,7 +195,7 @@ def scores(here: Path) -> Path:
 
 FUSE = ["fuse", "--dev=dev.csv", "--eval=eval.csv", "--systems=B1,L3", "--out=out"]
 DECIDE = ["decide", "eval.csv", "--fitted=out", "--out=file"]
-EVALUATE = ["evaluate", "eval.csv", "--json=file"]
+EVALUATE = ["evaluate", "eval.csv", "--json=file", "--ci=none"]
 CONVERT = ["convert", "eval.csv", "--to=parquet", "--out=file"]
 REPORT = ["report", "out", "--out=file"]
 SINGLE = [DECIDE, EVALUATE, CONVERT, REPORT]
