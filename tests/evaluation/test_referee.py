@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from lightning_sasv.cli import main
@@ -119,3 +120,21 @@ def test_claims_that_are_none(
 ) -> None:
     (tmp_path / "c.yaml").write_text(content)
     assert words in failure_of(capsys, "referee", tmp_path / "c.yaml")
+
+
+def test_a_paper_with_the_mean_of_six_seeds_against_one(shared: Path, tmp_path: Path) -> None:
+    frame = pl.read_csv(shared / "data/sasv2022/eval_scores.csv")
+    file = tmp_path / "B1.csv"
+    frame.with_columns(sasv_B1=pl.col("asv_score") + pl.col("cm_score")).write_csv(file)
+    (found,) = judged(tmp_path, {**claim("sasv_eer", "20.46", file), "system": "B1"})
+    assert found.cells[4] == "20.6144"
+    assert found.status.startswith("differs, inside the interval by speaker (19.")
+    relaid = shared / "data/foreign/relaid"
+    track2 = claim(
+        "min_t_dcf", ".0909", relaid / "a5_track2_score.tsv", relaid / "a5_track2_key.tsv"
+    )
+    track2["files"][1]["role"] = "key"
+    ours, fixed = judged(tmp_path, track2, {**track2, "options": {"asv_rates": "asvspoof5"}})
+    assert ours.status.startswith("differs")
+    assert f"{ours.value:.4f}" == "0.0162"
+    assert fixed.status == "equal"
