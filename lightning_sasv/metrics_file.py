@@ -72,6 +72,20 @@ def costs_in(metrics: Metrics, split: str | None = None) -> str:
     return "; ".join(dict.fromkeys(costs_words(of) for _, _, of in blocks(metrics, split)))
 
 
+def pairs_in(
+    metrics: Metrics, split: str, names: Sequence[str] | None = None
+) -> list[tuple[list[str], dict[str, Any]]]:
+    """Systems that fuse the same pair of scores, by its t-EER and thresholds, and its values."""
+    found: dict[tuple[Any, ...], tuple[list[str], dict[str, Any]]] = {}
+    for name in metrics if names is None else names:
+        values = values_in(metrics.get(name, {}), split)
+        own = {key: value for key, value in values.items() if key.startswith("t_eer")}
+        if own:
+            key = tuple("" if value != value else value for value in own.values())
+            found.setdefault(key, ([], own))[0].append(name)
+    return list(found.values())
+
+
 def as_content(metrics: Metrics, comparisons: Sequence[Any] = ()) -> dict[str, Any]:
     """Systems as the content of a file."""
     content = {"format": FORMAT, "version": VERSION, "systems": metrics}

@@ -161,7 +161,7 @@ class Metric:
         of_dev: Whether it takes a threshold from dev, and is wanted only if that is known.
         of_rates: Whether fixed rates of the verifier do in place of its scores.
         tables: Where it is shown beside ``evaluate``, which shows every metric.
-        instead: Metric whose value is shown, with a mark, where this one is undefined.
+        instead: Metric whose value is shown, and called closest, where this one is undefined.
 
     Example:
         >>> Metric("trials", "trials", "score", ("sasv",), lambda c, _: c.codes.size).title()
@@ -204,6 +204,19 @@ class Metric:
     def text(self, value: float | None, decimals: Decimals = FULL) -> str:
         """A value of it as people read it."""
         return number(value, self.unit, decimals)
+
+    def shown(self, values: Mapping[str, Any], decimals: Decimals = FULL) -> str:
+        """Its value among others; where it has none that of ``instead``: ``none (closest 1.68)``.
+
+        Example:
+            >>> METRICS["t_eer"].shown({"t_eer": math.nan, "t_eer_closest": 0.0168}, BRIEF)
+            'none (closest 1.68)'
+        """
+        value, other = values.get(self.name), values.get(self.instead or "")
+        text = self.text(other, decimals)
+        if text == UNDEFINED or self.text(value, decimals) != UNDEFINED:
+            return self.text(value, decimals)
+        return f"none (closest {text})"
 
 
 def _fact(
@@ -401,7 +414,7 @@ _ENTRIES = (
         *("t_eer", "t-EER", "rate", _PAIR),
         _concurrent,
         meaning="tandem equal error rate of the pair that is fused",
-        tables=(*_PAPER, "groups"),
+        tables=("table1", "groups"),
         instead="t_eer_closest",
     ),
     _fact("t_eer_asv_threshold", "t-EER: ASV threshold", _PAIR, _t_eer("asv_threshold")),

@@ -29,6 +29,7 @@ def write_report(
     folder: str,
     out: str | None = None,
     figures: str | None = None,
+    replicates: int = 400,
     allow_part: bool = False,
     overwrite: bool = False,
     systems: str | None = None,
@@ -43,6 +44,7 @@ def write_report(
         folder: Folder that `lightning fit`, `fuse` or `table` wrote.
         out: HTML file to write; FOLDER/report.html by default.
         figures: Folder for the figures as PNG, PDF and SVG; needs matplotlib.
+        replicates: Replicates of the intervals, which draw speakers; 0 for none.
         allow_part: Report results of a part of the trials, with a banner and without best marks.
         overwrite: Replace files though they were not made by this command of this folder.
         systems: Systems to show, separated by commas; by default all.
@@ -53,6 +55,7 @@ def write_report(
     """
     from lightning_sasv.errors import InputError
     from lightning_sasv.files import write_text
+    from lightning_sasv.metrics.intervals import check_replicates
     from lightning_sasv.places import check_stamped, head, stamp
     from lightning_sasv.report.curves import Material
     from lightning_sasv.report.drawing import check_figures, require_matplotlib, write_figures
@@ -62,6 +65,8 @@ def write_report(
 
     if figures is not None:
         require_matplotlib()
+    if replicates:
+        check_replicates(replicates)
     results = read_results(folder)
     if systems is not None:
         results = results.only([name.strip() for name in systems.split(",")])
@@ -73,7 +78,7 @@ def write_report(
     path = Path(out) if out else Path(folder) / PAGE
     if out or PAGE_TITLE not in head(path):  # beside its results any page of ours may be replaced
         check_stamped(path, stamp("report", folder), overwrite)
-    material = Material.of(results)
+    material = Material.of(results, replicates)
     described = describe(material)
     if figures is not None:
         check_figures(figures, described, results, overwrite)

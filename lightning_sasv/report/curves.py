@@ -26,6 +26,7 @@ from lightning_sasv.metrics.functional import (
 )
 from lightning_sasv.metrics.functional.points import Steps
 from lightning_sasv.report.planes import Base, Pair, find_pairs, robust_range
+from lightning_sasv.report.sure import Sure, sureness
 from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
 
@@ -134,16 +135,27 @@ def tandem_paths(pair: Floats, labels: Codes, points: int = 160) -> tuple[Tandem
 
 @dataclass(frozen=True)
 class Material:
-    """What figures are made of: results, the pairs that systems fuse, and DET curves."""
+    """What figures are made of: results, the pairs that systems fuse, and DET curves.
+
+    ``replicates`` are those of the intervals, 0 for none.
+    """
 
     results: Results
     pairs: list[Pair]
     bases: list[Base]
+    replicates: int = 400
 
     @classmethod
-    def of(cls, results: Results) -> Material:
+    def of(cls, results: Results, replicates: int = 400) -> Material:
         """The material of a folder of results."""
-        return cls(results, *find_pairs(results.scores, results.systems))
+        return cls(results, *find_pairs(results.scores, results.systems), replicates)
+
+    @cached_property
+    def sure(self) -> Sure:
+        """How sure the values of the shown set are; nothing is said of a part."""
+        results = self.results
+        n = 0 if results.parts else self.replicates
+        return sureness([results.fused], results.scores, results.metrics, results.split, n)
 
     @cached_property
     def det(self) -> dict[str, dict[str, DET]]:

@@ -23,6 +23,7 @@ from lightning_sasv.report import html_tables
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Figure, page_part, shared
 from lightning_sasv.report.figures import SAMPLE, WORDS
+from lightning_sasv.report.html_tables import Shown
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
 from lightning_sasv.results import Results
@@ -45,8 +46,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
     }
     template = _only(page_part("template.html"), shown)
     name, source = results.folder.resolve().name, results.source.name
-    ranked = not results.parts
-    tables = {figure.name: html_tables.cells_table(figure, ranked) for figure in figures}
+    tables = {figure.name: html_tables.cells_table(figure) for figure in figures}
     more = [figure for figure in figures if f'="{figure.name}"' not in template]
     counts = {"embedded": sum(data["trials"]["sizes"]), "all": sum(data["sizes"])}
     counts |= {"split": escape(results.split)}
@@ -59,8 +59,9 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         links="".join(f'<a href="#{f.name}">{escape(f.title)}</a>' for f in more),
         corpus=_corpus(results),
         notes="".join(f'<p class="notice">{escape(note)}</p>' for note in results.notes),
-        cards=html_tables.best_systems(results),
-        tables=_tables(results),
+        cards="" if results.parts else html_tables.best_systems(_shown(results, material)),
+        tables=_tables(results, material),
+        tandem=html_tables.tandem_table(Shown(results.metrics, results.split, [*results.fused])),
         counted=WORDS["counted"][data["trials"]["complete"]].format(**counts),
         presets="".join(f'<button type="button" data-preset="{p}">{p}</button>' for p in PRESETS),
         split=escape(results.split),
@@ -158,16 +159,21 @@ def _corpus(results: Results) -> str:
     return "".join(items)
 
 
-def _tables(results: Results) -> str:
-    parts = [html_tables.metrics_table(results, results.split)]
+def _shown(results: Results, material: Material) -> Shown:
+    """The values that the page is about."""
+    return Shown(results.metrics, results.split, [*results.fused], material.sure)
+
+
+def _tables(results: Results, material: Material) -> str:
+    parts = [html_tables.metrics_table(_shown(results, material))]
     for split in results.sizes:
         known = any(values_in(results.metrics.get(name, {}), split) for name in results.fused)
         if split != results.split and known:
-            table = html_tables.metrics_table(results, split)
+            table = html_tables.metrics_table(Shown(results.metrics, split, [*results.fused]))
             parts.append(
                 f"<details><summary>The same on {escape(split)}</summary>{table}</details>"
             )
-    parts.append(html_tables.of_table(results))
+    parts += [html_tables.of_table(results), html_tables.fitted_table(results)]
     if results.table is not None:
         parts.append(f"<h3>Over all seeds</h3>{html_tables.markdown_table(results.table)}")
     return "".join(parts)

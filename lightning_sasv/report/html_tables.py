@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from lightning_sasv.fusion.doubts import is_doubtful, marked
-from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for
-from lightning_sasv.metrics_file import blocks, costs_in, values_in
+from lightning_sasv.metrics.registry import (
+    METRICS,
+    NO_LLR,
+    ON_PAGE,
+    UNDEFINED,
+    Metric,
+    metrics_for,
+    number,
+)
+from lightning_sasv.metrics_file import Metrics, blocks, costs_in, pairs_in, values_in
 from lightning_sasv.record import NOT_RECORDED, set_title
 from lightning_sasv.report.description import Figure, Panel
+from lightning_sasv.report.sure import Sure, how
 from lightning_sasv.results import Results, value_of, warnings_of
 
 _UNITS = {"rate": ", %", "bits": ", bit"}
@@ -33,105 +43,226 @@ def _row(system: str, cells: Iterable[str], doubtful: bool = False) -> str:
     return f'<tr data-system="{label}"><td>{shown}</td>{"".join(cells)}</tr>'
 
 
-def _shaded(text: str, heat: float, best: bool) -> str:
-    return f'<td class="heat{" best" if best else ""}" style="--h:{heat:.3f}">{text}</td>'
+def _shaded(text: str, heat: float) -> str:
+    return f'<td class="heat" style="--h:{heat:.3f}">{text}</td>'
 
 
-def _cell(metric: Metric, value: float, column: Sequence[float], ranked: bool) -> str:
-    """A cell, the stronger shaded the worse its value is in its column; the best is underlined."""
-    text = metric.text(value, ON_PAGE)
+def _heat(metric: Metric, value: float, column: Sequence[float]) -> float:
+    """How bad a value is in its column, 0 to 1, by its logarithm."""
     finite = [v for v in column if math.isfinite(v)]
-    described = metric.lower_is_better is None or not ranked
-    if described or not math.isfinite(value) or len(finite) < 2 or max(finite) == min(finite):
-        return f"<td>{text}</td>"
     floor = max(min(finite), 1e-4 * max(finite), 1e-12)
     span = math.log(max(finite) / floor) if max(finite) > floor else 0.0
     heat = math.log(max(value, floor) / floor) / span if span > 0 else 0.0
-    if not metric.lower_is_better:
-        heat = 1 - heat
-    return _shaded(text, heat, value == (min if metric.lower_is_better else max)(finite))
+    return heat if metric.lower_is_better else 1 - heat
 
 
 _DOUBT = " ! the fit is doubtful, see the warnings above."
-_DAGGER = " † no concurrent point exists; the value of the closest one, not ranked."
 
 
-def metrics_table(results: Results, split: str) -> str:
-    """Metrics of every system on one set."""
-    rows = {name: values_in(results.metrics.get(name, {}), split) for name in results.fused}
-    columns, warnings = metrics_for("page"), warnings_of(results.metrics)
-    costs, ranked = costs_in(results.metrics, split) or NOT_RECORDED, not results.parts
-    heads = "".join(_heading(metric, costs) for metric in columns)
-    heads = f"<th>system</th>{heads}<th>ρ</th>"
+@dataclass(frozen=True)
+class Shown:
+    """Values of a set that a table shows.
+
+    Attributes:
+        metrics: What they are.
+        split: The set.
+        names: The systems.
+        sure: How sure they are; nothing is known of sets that were not drawn.
+        spread: Whether they are means over seeds.
+    """
+
+    metrics: Metrics
+    split: str
+    names: Sequence[str]
+    sure: Sure = field(default_factory=Sure)
+    spread: bool = False
+
+    def values(self, name: str) -> dict[str, Any]:
+        """Metrics of a system."""
+        return values_in(self.metrics.get(name, {}), self.split)
+
+    def about(self, name: str, part: str) -> dict[str, Any]:
+        """Another part of what is known of a system on the set: ``undefined``, ``spread``."""
+        found: dict[str, Any] = self.metrics.get(name, {}).get("sets", {}).get(self.split, {})
+        return found.get(part, {})
+
+    def column(self, metric: str) -> dict[str, float]:
+        """Values of all systems, NaN where there are none."""
+        return {name: value_of(self.values(name), metric) for name in self.names}
+
+    @property
+    def costs(self) -> str:
+        """Their costs in words."""
+        return costs_in(self.metrics, self.split) or NOT_RECORDED
+
+
+def metrics_table(shown: Shown) -> str:
+    """Metrics of every system on one set, each with its interval where there is one."""
+    columns = [
+        metric
+        for metric in metrics_for("page")
+        if any(metric.name in shown.values(name) for name in shown.names)
+    ]
+    warnings, sure = warnings_of(shown.metrics), shown.sure
     body = []
-    for name, entry in rows.items():
-        cells = [_metric_cell(metric, entry, rows, ranked) for metric in columns]
-        cells += [f"<td>{_rho(results, name)}</td>"]
+    whiskers = _whiskers(shown)
+    for name in shown.names:
+        cells = [_metric_cell(metric, name, shown) for metric in columns]
+        if whiskers:
+            cells.insert(1, f"<td>{whiskers[name]}</td>")
         body.append(_row(name, cells, is_doubtful(warnings.get(name, []))))
-    dagger = any(_stands_in(m, entry) is not None for m in columns for entry in rows.values())
-    of = next((of for _, _, of in blocks(results.metrics, split)), {})
-    shades = "The stronger the shade, the worse within its column; the best value is underlined; "
-    return (
-        f'<p class="small lead">{escape(set_title(split, of))} set, corpus '
-        f"{escape(', '.join(results.corpora) or 'not named')}. {shades if ranked else ''}"
-        f"a-DCF with the costs {escape(costs)}."
-        f"{_DAGGER if dagger else ''}{_DOUBT if any(map(is_doubtful, warnings.values())) else ''}"
-        f"</p>{_table(heads, body, f'Metrics on {split}')}"
-    )
+    heads = [_heading(metric, shown.costs) for metric in columns]
+    if whiskers:
+        heads.insert(1, "<th>of the SASV-EER, logarithmic</th>")
+    of = next((of for _, _, of in blocks(shown.metrics, shown.split)), {})
+    said = [f"a-DCF with the costs {shown.costs}.", *_said(sure), *_said_of_marks(shown)]
+    doubt = _DOUBT if any(map(is_doubtful, warnings.values())) else ""
+    lead = escape(f"{set_title(shown.split, of)} set, {' '.join(said)}{doubt}")
+    table = _table(f"<th>system</th>{''.join(heads)}", body, f"Metrics on {shown.split}")
+    return f'<p class="small lead">{lead}</p>{table}'
+
+
+def _said(sure: Sure) -> list[str]:
+    """What must be said of intervals."""
+    caption = [f"Below a value its 95 % interval ({sure.caption})."] if sure.caption else []
+    return [*caption, *(f"{note.rstrip('.')}." for note in sure.notes)]
+
+
+def _said_of_marks(shown: Shown) -> list[str]:
+    """What underlines and shades mean."""
+    sure = shown.sure
+    if not sure.comparisons:
+        return []
+    chosen = "the best on dev" if sure.on_dev else "the best here"
+    size = sure.against("sasv_eer")[0].family if sure.against("sasv_eer") else ""
+    lines = [
+        f"Underlined: {chosen} and all that cannot be told apart from it; shaded, the stronger the "
+        f"worse: what is told apart from it (p adjusted in a family of {size})."
+    ]
+    for metric in dict.fromkeys(one.metric for one in sure.comparisons):
+        if lower := sure.lower(metric):
+            spoken, best = METRICS[metric].spoken, sure.reference[metric]
+            lines.append(f"{spoken}: {', '.join(lower)} lower than {best}, no marks.")
+    return lines
 
 
 def _heading(metric: Metric, costs: str) -> str:
-    title = metric.spoken + _UNITS.get(metric.unit, "")
-    meaning = metric.meaning + (f", costs {costs}" if metric.unit == "cost" else "")
+    cost = metric.unit == "cost"
+    title = metric.spoken + _UNITS.get(metric.unit, "") + (f", {_named(costs)}" if cost else "")
+    meaning = metric.meaning + (f", costs {costs}" if cost else "")
     return f'<th title="{escape(meaning)}">{escape(title)}</th>'
 
 
-def _metric_cell(
-    metric: Metric,
-    entry: Mapping[str, Any],
-    rows: Mapping[str, Mapping[str, Any]],
-    ranked: bool,
-) -> str:
-    other = _stands_in(metric, entry)
-    if other is not None:  # another quantity: not ranked
-        return f"<td>{metric.text(other, ON_PAGE)}†</td>"
-    column = [value_of(row, metric.name) for row in rows.values()]
-    return _cell(metric, value_of(entry, metric.name), column, ranked)
+def _named(costs: str) -> str:
+    """Costs by their name alone."""
+    return "own costs" if costs.startswith("own:") else f"costs {costs}"
 
 
-def _stands_in(metric: Metric, entry: Mapping[str, Any]) -> float | None:
-    """The value to show instead, where the metric has none: of the t-EER the closest point's."""
-    if metric.instead is None or math.isfinite(value_of(entry, metric.name)):
-        return None
-    other = value_of(entry, metric.instead)
-    return None if math.isnan(other) else other
+def _metric_cell(metric: Metric, name: str, shown: Shown) -> str:
+    """Value, spread and interval; underlined or shaded as the comparisons allow."""
+    value = value_of(shown.values(name), metric.name)
+    text = metric.text(value, ON_PAGE)
+    if text == UNDEFINED and shown.about(name, "undefined").get(metric.name) == NO_LLR:
+        text = NO_LLR
+    if shown.spread and math.isfinite(spread := value_of(shown.about(name, "spread"), metric.name)):
+        text += f" ± {metric.text(spread, ON_PAGE)}"
+    title, sure = "", shown.sure
+    if ends := sure.intervals.get(name, {}).get(metric.name):
+        title = f' title="{escape(how(ends))}"'
+        text += f"<small>{ends_text(metric, ends)}</small>"
+    if name in sure.marked(metric.name):
+        return f'<td class="best"{title}>{text}</td>'
+    if name in sure.apart(metric.name) and math.isfinite(value):
+        heat = _heat(metric, value, list(shown.column(metric.name).values()))
+        return f'<td class="heat" style="--h:{heat:.3f}"{title}>{text}</td>'
+    return f"<td{title}>{text}</td>"
 
 
-def _rho(results: Results, name: str) -> str:
-    system = results.systems.get(name)
-    return "–" if system is None or system.rho is None else f"{system.rho:.4f}"
+def ends_text(metric: Metric, ends: Mapping[str, Any]) -> str:
+    """``[0.85, 2.79]``."""
+    low, high = (metric.text(value_of(ends, end), ON_PAGE) for end in ("low", "high"))
+    return f"[{low}, {high}]"
 
 
-def best_systems(results: Results) -> str:
-    """Above the tables: which system is best in the main metrics."""
-    cards: list[str] = []
-    split, costs = results.split, costs_in(results.metrics, results.split)
-    for metric in metrics_for("cards") if not results.parts else ():
-        entries = {name: values_in(results.metrics[name], split) for name in results.fused}
-        values = {name: value_of(entry, metric.name) for name, entry in entries.items()}
-        known = {name: value for name, value in values.items() if math.isfinite(value)}
-        if not known:
-            continue
-        word, choose = ("lowest", min) if metric.lower_is_better else ("highest", max)
-        best = choose(known, key=lambda name: known[name])
-        at = f" (costs {escape(costs)})" if metric.unit == "cost" else ""
-        unit = {"rate": " %", "bits": " bit"}.get(metric.unit, "")
-        cards.append(
-            f'<div class="card"><span>{word} {escape(metric.spoken)}{at}, '
-            f"{escape(split)}</span><b>{metric.text(known[best], ON_PAGE)}{unit}</b>"
-            f"<em>{escape(best)}</em></div>"
-        )
-    return f'<div class="cards">{"".join(cards)}</div>' if cards and len(results.fused) > 1 else ""
+def _whiskers(shown: Shown) -> dict[str, str]:
+    """Interval and value of the SASV-EER of each system as a line with a dot, on one axis."""
+    found = {name: shown.sure.intervals.get(name, {}).get("sasv_eer") for name in shown.names}
+    ends = [(one["low"], one["high"]) for one in found.values() if one]
+    values = shown.column("sasv_eer")
+    known = [v for v in (*values.values(), *(e for pair in ends for e in pair)) if v > 0]
+    if not ends or not known:
+        return {}
+    return {
+        name: "" if one is None else _whisker(one, values[name], (min(known), max(known)))
+        for name, one in found.items()
+    }
+
+
+def _whisker(ends: Mapping[str, Any], value: float, axis: tuple[float, float]) -> str:
+    """A line from end to end with a dot at the value, on a logarithmic axis."""
+    span = math.log(axis[1] / axis[0]) or 1.0
+    low, at, high = (
+        4 + 112 * math.log(max(v, axis[0]) / axis[0]) / span
+        for v in (ends["low"], value, ends["high"])
+    )
+    return (
+        '<svg class="whisker" viewBox="0 0 120 12" aria-hidden="true">'
+        f'<path d="M{low:.1f} 6H{high:.1f}"/><circle cx="{at:.1f}" cy="6" r="3"/></svg>'
+    )
+
+
+def tandem_table(shown: Shown) -> str:
+    """t-EER of each distinct pair that systems fuse, which says nothing of how they fuse it."""
+    entry, rows = METRICS["t_eer"], []
+    for names, values in pairs_in(shown.metrics, shown.split, shown.names):
+        facts = [
+            number(value_of(values, f"t_eer_{fact}"), "score", ON_PAGE)
+            for fact in ("asv_threshold", "cm_threshold", "residual")
+        ]
+        cells = "".join(f"<td>{text}</td>" for text in (entry.shown(values, ON_PAGE), *facts))
+        rows.append(f"<tr><td>{escape(', '.join(names))}</td>{cells}</tr>")
+    heads = ("pair of", "t-EER, %", "ASV threshold", "CM threshold", "residual")
+    head = "".join(f"<th>{text}</th>" for text in heads)
+    return _table(head, rows, "t-EER of the pairs") if rows else ""
+
+
+def fitted_table(results: Results) -> str:
+    """The ρ of each fitted system that has one."""
+    found = {name: system.rho for name, system in results.systems.items()}
+    rows = [_row(name, [f"<td>{rho:.4f}</td>"]) for name, rho in found.items() if rho is not None]
+    table = _table("<th>system</th><th>ρ</th>", rows, "Fitted values")
+    return f"<details><summary>Fitted: ρ</summary>{table}</details>" if rows else ""
+
+
+def best_systems(shown: Shown) -> str:
+    """Above the tables: the choice of dev in the main metrics, and what is as good."""
+    cards = [_card(metric, shown) for metric in metrics_for("cards")]
+    return f'<div class="cards">{"".join(cards)}</div>' if len(shown.names) > 1 else ""
+
+
+def _card(metric: Metric, shown: Shown) -> str:
+    """``SASV-EER 1.36 [0.85, 2.79] M3, and 6 others not distinguishable``."""
+    here = {name: v for name, v in shown.column(metric.name).items() if math.isfinite(v)}
+    if not here:
+        return ""
+    best = shown.sure.reference.get(metric.name)
+    chosen = "chosen on dev" if shown.sure.on_dev else "lowest here"
+    if best not in here:
+        best, chosen = min(here, key=lambda name: here[name]), "lowest here"
+    others = len(shown.sure.alike(metric.name)) - 1
+    near = f", and {others} other{'s' * (others > 1)} not distinguishable" if others > 0 else ""
+    at = f" ({escape(_named(shown.costs))})" if metric.unit == "cost" else ""
+    unit, whisker = {"rate": " %", "bits": " bit"}.get(metric.unit, ""), ""
+    ends = shown.sure.intervals.get(best, {}).get(metric.name)
+    if ends:
+        known = [v for v in (*here.values(), ends["low"], ends["high"]) if v > 0]
+        whisker = _whisker(ends, here[best], (min(known), max(known))) if known else ""
+    interval = f" <small>{ends_text(metric, ends)}</small>" if ends else ""
+    return (
+        f'<div class="card"><span>{escape(metric.spoken)}{at}, {escape(shown.split)}, {chosen}'
+        f"</span><b>{metric.text(here[best], ON_PAGE)}{unit}</b>{interval}"
+        f"<em>{escape(best)}{near}</em>{whisker}</div>"
+    )
 
 
 _SHOWN_OF = (
@@ -165,21 +296,20 @@ def of_table(results: Results) -> str:
     return f"<details><summary>What these numbers are of</summary>{table}</details>"
 
 
-def cells_table(figure: Figure, ranked: bool = True) -> str:
-    """The tables of numbers among the panels of a figure; small numbers are good."""
+def cells_table(figure: Figure) -> str:
+    """The tables of numbers among the panels of a figure."""
     return "".join(
-        _cells(panel, series.z, ranked)
+        _cells(panel, series.z)
         for panel in figure.panels
         for series in panel.series
         if series.kind == "cells"
     )
 
 
-def _cells(panel: Panel, values: np.ndarray, ranked: bool) -> str:
+def _cells(panel: Panel, values: np.ndarray) -> str:
     heat = (values / max(values.max(), 1e-300)) ** 0.6
-    best = (values == values.min(axis=0)) & (len(values) > 1) & ranked
     body = [
-        _row(name, map(_shaded, [f"{value:.2f}" for value in values[k]], heat[k], best[k]))
+        _row(name, map(_shaded, [f"{value:.2f}" for value in values[k]], heat[k]))
         for k, (_, name) in enumerate(panel.y.ticks or ())
     ]
     names = ("system", *(name for _, name in panel.x.ticks or ()))

@@ -24,7 +24,15 @@ from lightning_sasv.metrics.registry import (
     metrics_for,
     number,
 )
-from lightning_sasv.metrics_file import Metrics, blocks, costs_in, of_in, parts_of, values_in
+from lightning_sasv.metrics_file import (
+    Metrics,
+    blocks,
+    costs_in,
+    of_in,
+    pairs_in,
+    parts_of,
+    values_in,
+)
 from lightning_sasv.record import NOT_RECORDED, is_part
 from lightning_sasv.results import warnings_of
 from lightning_sasv.trials import SPLITS
@@ -97,6 +105,8 @@ def value_text(
     value, found = metrics[system][metric.name], intervals.get(system, {}).get(metric.name)
     if metric.name == "act_a_dcf" and math.isnan(value) and not math.isnan(metrics[system]["cllr"]):
         return NO_LLR
+    if math.isnan(value):
+        return metric.shown(metrics[system], decimals)
     return _with_ends(metric, value, found, decimals)
 
 
@@ -141,7 +151,7 @@ def print_groups(
         table.title, table.caption = f"{system} by {column}", caption
         table.columns[0].max_width = 40
         for group, values in groups.items():
-            table.add_row(group, *(metric.text(values.get(metric.name)) for metric in part))
+            table.add_row(group, *(metric.shown(values) for metric in part))
         console.print(table)
 
 
@@ -268,10 +278,27 @@ def print_results(metrics: Metrics, corpus: str) -> None:
         label = marked(system, system in doubtful)
         for split in SPLITS:
             if known := values_in(entry, split):
-                shown = [metric.text(known.get(metric.name), BRIEF) for metric in columns]
+                ends = entry["sets"][split].get("intervals", {})
+                shown = [_brief(metric, known, ends.get(metric.name)) for metric in columns]
                 name = f"part of {split}" if is_part(of_in(entry, split)) else split
                 table.add_row(label, name, *shown)
-    Terminal(wrap=True).print(table)
+    console = Terminal(wrap=True)
+    console.print(table)
+    for split in SPLITS:
+        pairs = [
+            f"{', '.join(names)} {METRICS['t_eer'].shown(values, BRIEF)}"
+            for names, values in pairs_in(metrics, split)
+        ]
+        if pairs:
+            console.print(f"t-EER of the pairs that are fused, {split}, %: {'; '.join(pairs)}")
+
+
+def _brief(metric: Metric, values: Mapping[str, Any], ends: Mapping[str, Any] | None) -> str:
+    """A value, and its interval where there is one."""
+    text = metric.shown(values, BRIEF)
+    if not ends or ends.get("low") is None:
+        return text
+    return f"{text} [{metric.text(ends['low'], BRIEF)}, {metric.text(ends['high'], BRIEF)}]"
 
 
 def _twin_words(metrics: Metrics) -> list[str]:

@@ -289,17 +289,55 @@ def test_a_new_figure_appears_in_the_page_and_as_files(
     assert "<th>t4</th>" in page
 
 
-def test_a_point_that_does_not_exist_is_not_the_best(small: Results) -> None:
+def test_the_t_eer_is_of_pairs_and_ranks_nothing(small: Results) -> None:
     values = {
         "B1": {"t_eer": 0.02, "t_eer_closest": 0.02},
-        "L2c": {"t_eer": None, "t_eer_closest": 0.01},
-        "L3c": {"t_eer": 0.03, "t_eer_closest": 0.03},
+        "B1c": {"t_eer": 0.02, "t_eer_closest": 0.02},
+        "L2c": {"t_eer": None, "t_eer_closest": 0.0168},
     }
     metrics = {name: {"sets": {"eval": {"values": one}}} for name, one in values.items()}
-    shown = metrics_table(replace(small, metrics=metrics), "eval")
-    assert "<td>1.00†</td>" in shown
-    assert re.search(r'<td class="heat best"[^>]*>2\.00</td>', shown)
-    assert "not ranked" in shown
+    shown = tandem_table(Shown(metrics, "eval", list(values)))
+    assert "<tr><td>B1, B1c</td><td>2.00</td>" in shown
+    assert "<tr><td>L2c</td><td>none (closest 1.68)</td>" in shown
+    assert "best" not in shown
+    assert "t-EER" not in metrics_table(Shown(small.metrics, "eval", list(small.fused)))
+
+
+def _speakers_differ(lower: float, seed: int = 5) -> Sure:
+    """Three systems of twelve speakers: A and B alike, C worse by far."""
+    rng = np.random.default_rng(seed)
+    label = np.tile([0, 1, 2], 480)
+    speaker = np.repeat([f"s{k}" for k in range(12)], 120)
+    good = rng.normal(size=label.size) + 4 * (label == TrialClass.TARGET)
+    fused = {"A": good, "B": good + 0.01 * rng.normal(size=label.size)}
+    fused["C"] = good - lower * (label == TrialClass.TARGET)
+    scores = Scores(good, good, label, speaker=speaker)
+    trials = Trials(from_scores(scores, Path("here")))
+    found = {name: FusedScores(good, good, column) for name, column in fused.items()}
+    entries = set_entries(found, trials, Origin("somewhere"))
+    metrics = {name: {"sets": {"eval": one, "dev": one}} for name, one in entries.items()}
+    return sureness([fused], scores, metrics, "eval", 100)
+
+
+def test_marks_are_on_all_members_of_a_set_or_on_none() -> None:
+    sure = _speakers_differ(3.0)
+    assert sure.on_dev
+    assert sorted(sure.marked("sasv_eer")) == ["A", "B"]
+    assert sure.apart("sasv_eer") == ["C"]
+    ends = sure.intervals["A"]["sasv_eer"]
+    assert ends["method"] == "bca"
+    assert ends["drawn"] == ["speaker"]
+    alike = _speakers_differ(0.0)
+    assert len(alike.alike("sasv_eer")) == 3
+    assert alike.marked("sasv_eer") == []
+
+
+def test_where_the_choice_of_dev_is_beaten_nothing_is_marked() -> None:
+    sure = replace(_speakers_differ(3.0), reference={"sasv_eer": "C"})
+    pairs = [replace(one, first="A", second="C", difference=-0.1) for one in sure.comparisons]
+    beaten = replace(sure, comparisons=[replace(one, p_adjusted=0.01) for one in pairs])
+    assert beaten.lower("sasv_eer") == ["A"]
+    assert beaten.marked("sasv_eer") == []
 
 
 def test_without_matplotlib_figures_are_refused_before_any_work(
