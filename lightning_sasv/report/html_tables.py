@@ -291,7 +291,10 @@ def of_table(results: Results) -> str:
     """What the numbers of the shown set are of."""
     fields = {field: words_of(results, field) for field in _SHOWN_OF}
     fields["seeds"] = fields["seeds"].replace(",", "")
-    rows = [f"<tr><td>{field}</td><td>{escape(fields[field])}</td></tr>" for field in fields]
+    rows = [
+        f'<tr><td>{field}</td><td class="words">{escape(fields[field])}</td></tr>'
+        for field in fields
+    ]
     table = _table("<th>field</th><th>content</th>", rows, "What these numbers are of")
     return f"<details><summary>What these numbers are of</summary>{table}</details>"
 

@@ -77,6 +77,27 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(browser: Any, real_p
     assert undrawn == []
 
 
+CUT = """return [...document.querySelectorAll(".scroll")]
+  .filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent.slice(0, 60))"""
+
+
+def test_no_table_is_cut_off_and_marks_are_those_of_sets(browser: Any, real_page: Path) -> None:
+    size = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    open_page(browser, real_page)
+    assert browser.execute_script(CUT) == []
+    table = browser.find_element("css selector", "#results table")
+    heads = [one.text for one in table.find_elements("css selector", "th")]
+    assert not any("t-EER" in head for head in heads)
+    assert all("costs a-dcf1" in head for head in heads if "a-DCF" in head)
+    for column in range(len(heads)):
+        marked = table.find_elements("css selector", f"td.best:nth-child({column + 1})")
+        assert len(marked) != 1 or heads[column].startswith("Cllr"), heads[column]
+    first = table.find_element("css selector", "tr[data-system='M3'] td:nth-child(2)")
+    assert re.match(r"1\.36\s*\[0\.\d\d, [23]\.\d\d\]", first.text)
+    assert "BCa" in first.get_attribute("title")
+
+
 def test_a_moved_slider_gives_the_right_numbers(
     browser: Any, real_page: Path, real: Results
 ) -> None:

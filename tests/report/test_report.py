@@ -20,7 +20,7 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics_file import values_in
-from lightning_sasv.record import unrecorded
+from lightning_sasv.record import Origin, Trials, unrecorded
 from lightning_sasv.report import html as page_module
 from lightning_sasv.report import page_data as data_module
 from lightning_sasv.report import write_report
@@ -29,11 +29,14 @@ from lightning_sasv.report.description import styles
 from lightning_sasv.report.drawing import FORMATS, draw, look
 from lightning_sasv.report.figures import FIGURES, describe
 from lightning_sasv.report.html import as_json
-from lightning_sasv.report.html_tables import markdown_table, metrics_table
+from lightning_sasv.report.html_tables import Shown, markdown_table, metrics_table, tandem_table
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
+from lightning_sasv.report.sure import Sure, sureness
 from lightning_sasv.report.tables import print_results
-from lightning_sasv.results import Results, read_results
+from lightning_sasv.results import Results, read_results, set_entries
+from lightning_sasv.scores.table import from_scores
+from lightning_sasv.trials import FusedScores, Scores, TrialClass
 from tests.helpers import failure_of
 from tests.report.conftest import every_kind, write_folder
 
