@@ -124,7 +124,7 @@ class FailingRun:
     """A run of W&B whose service dies after the first values."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls, self.id = 0, "abc"
         self.config = SimpleNamespace(update=lambda *_, **__: None)
 
     def log(self, *_: Any, **__: Any) -> None:

@@ -20,7 +20,7 @@ from tests.scores.samples import toy_scores
 SMALL = "--data.scale=0.02 --trainer.max_epochs=1 --trainer.accelerator=cpu"
 COMMANDS = {
     "fuse": "fuse --dev good.csv --eval good.csv --out OUT",
-    "evaluate": "evaluate good.csv --ci speaker --replicates 20 --by attack --json OUT.json",
+    "evaluate": "evaluate good.csv --ci speaker --replicates 40 --by attack --json OUT.json",
     "decide": "decide good.csv --fitted fused --out OUT.csv",
     "convert": "convert good.csv --to parquet --out OUT.parquet",
     "report": "report fused --out OUT.html",

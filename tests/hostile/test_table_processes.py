@@ -13,6 +13,7 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.experiment import launch as launch_module
+from lightning_sasv.experiment import run as run_module
 from lightning_sasv.experiment.recipe import Recipe, digest
 from lightning_sasv.experiment.run import Job
 from lightning_sasv.experiment.workers import Workers
@@ -49,9 +50,9 @@ def test_submitted_jobs_import_nothing_from_the_current_folder(
 ) -> None:
     pytest.importorskip("submitit")
     said = Program(trust_config=True, wait=True)
-    monkeypatch.setattr(launch_module, "begin", lambda *_: (None, "key", [1]))
-    monkeypatch.setattr(launch_module, "add_intervals", lambda *_: None)
-    monkeypatch.setattr(launch_module, "run_job", note_job)
+    monkeypatch.setattr(run_module, "begin", lambda *_: (None, "key", [1]))
+    monkeypatch.setattr(run_module, "add_intervals", lambda *_: None)
+    monkeypatch.setattr(run_module, "run_job", note_job)
     with using(said):
         launch_module.launch(Job(Recipe(), (1,), ("B1",), here / "out"), "local")
     assert (here / "out" / "noted").read_text().splitlines() == [str(said), str(here)]
