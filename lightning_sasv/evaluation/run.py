@@ -133,9 +133,10 @@ def evaluate(
     tables = _read_tables(files, read) or {
         NAME.stem: joined_key(read_frame(files, how, renamed), trials, how, tell)
     }
-    if any(table.unpaired for table in tables.values()):
+    unpaired = [name for name, table in tables.items() if table.unpaired]
+    if unpaired:
         if len(tables) > 1 or ci not in (None, "none"):
-            raise InputError("unpaired files are evaluated alone, without intervals")
+            raise InputError(f"{unpaired[0]}: unpaired files are taken alone, without intervals")
         ci = "none"
     tables = {name: where_equal(table, where) for name, table in tables.items()}
     if macro:

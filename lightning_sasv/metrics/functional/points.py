@@ -132,12 +132,11 @@ def weighted_sum(terms: Floats, weights: NDArray[Any] | None) -> float:
     """Sum in which each term counts its weight, once without any; an infinity of weight 0 is 0."""
     if weights is None:
         return float(terms.sum())
-    counts = weights.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        total = float(terms @ counts)
+        total = float((terms * weights).sum())  # a product of vectors would wait for threads
     if math.isnan(total):
-        used = np.flatnonzero(counts)
-        total = float(terms[used] @ counts[used])
+        used = np.flatnonzero(weights)
+        total = float((terms[used] * weights[used]).sum())
     return total
 
 
