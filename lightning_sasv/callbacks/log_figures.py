@@ -10,11 +10,11 @@ from pytorch_lightning.loggers import WandbLogger
 from lightning_sasv.callbacks.run_folder import is_dry_run
 from lightning_sasv.callbacks.write_results import written_folder
 
-SHOWN = ("distributions", "boundaries", "det")
+SHOWN = ("distributions", "boundaries", "det", "operating_points", "forest", "speakers")
 
 
 class LogFigures(Callback):
-    """Logs score distributions, decision boundaries and DET curves after ``test``.
+    """Logs the figures ``SHOWN`` after ``test``.
 
     Does nothing without a W&B logger or without matplotlib (extra ``report``). The figures are
     drawn from the files that ``WriteResults`` has written, as ``lightning report`` draws them.

@@ -64,6 +64,7 @@ class Series:
     Attributes:
         kind: ``line`` and ``points`` at (x, y); ``rule``, a vertical line at x; ``density``,
             heights y of equal bins from x[0] to x[1]; ``ridge``, the same standing on ``base``;
+            ``area``, the inside of the outline (x, y);
             ``level``, where z over the grid x, y is 0; ``cells``, a table of numbers z.
         style: Key of ``STYLES``, or ``system<number>``.
         x: Places.
@@ -142,6 +143,7 @@ class Figure:
         size: Inches of a panel in the files.
         labels: Names of the axes of all panels in the files; by default each panel has its own.
         legend: ``shared`` above all panels, or ``each`` below its own, in the files.
+        data: Rows of the CSV file beside the drawings, if there is one.
     """
 
     name: str
@@ -153,3 +155,4 @@ class Figure:
     size: tuple[float, float] = (3.0, 2.3)
     labels: tuple[str, str] | None = None
     legend: str = "shared"
+    data: Sequence[Mapping[str, Any]] = ()

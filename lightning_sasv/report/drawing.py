@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 from scipy.special import ndtri
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, ensure_directory
+from lightning_sasv.files import atomic_path, ensure_directory, write_text
 from lightning_sasv.places import check_stamped, stamp
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared, styles
 from lightning_sasv.results import Results
@@ -54,6 +55,9 @@ def write_figures(folder: str | Path, figures: Sequence[Figure], results: Result
             drawing = draw(figure)
             if drawing is not None:
                 written += _save(folder, figure.name, drawing, note, origin)
+        if figure.data:
+            frame = pl.DataFrame(figure.data)
+            written.append(write_text(folder / f"{figure.name}.csv", frame.write_csv()))
     return written
 
 
@@ -213,6 +217,11 @@ def _draw_density(axes: Axes, panel: Panel, series: Series, depth: float) -> Non
     axes.stairs(heights, edges, label=series.label or None, **stroke, **order)
 
 
+def _draw_area(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
+    look = {"color": _stroke(series)["color"], "alpha": 0.15, "linewidth": 0}
+    axes.fill(series.x, series.y, label=series.label or None, **look)
+
+
 def _draw_level(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
     if series.z.min() < 0 < series.z.max():
         stroke: dict[str, Any] = {f"{key}s": [value] for key, value in _stroke(series).items()}
@@ -233,6 +242,7 @@ DRAWERS: dict[str, Callable[[Axes, Panel, Series, float], None]] = {
     "rule": _draw_rule,
     "density": _draw_density,
     "ridge": _draw_density,
+    "area": _draw_area,
     "level": _draw_level,
     "cells": _draw_cells,
 }

@@ -19,6 +19,7 @@ from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.report import curves, planes
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
+from lightning_sasv.report.speakers_and_costs import forest, operating_points, speakers
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 
 SAMPLE = 500
@@ -341,6 +342,9 @@ FIGURES: dict[str, Callable[[Material], Figure | None]] = {
     "calibration": calibration,
     "t_eer_path": t_eer_path,
     "a_dcf": a_dcf,
+    "operating_points": operating_points,
+    "forest": forest,
+    "speakers": speakers,
 }
 """The figures by name; one that the results do not allow gives nothing."""
 

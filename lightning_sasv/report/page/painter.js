@@ -24,7 +24,7 @@ function marks(plot, xs, ys, key, look, size, shape = report.styles[key].mark) {
 
 // Trials lie below lines, single points above them; of each the first is on top.
 const many = (s) => Boolean(s.source) || numbers(s.x).length > 1;
-const layer = (s) => (s.kind === "density" ? 0 : s.kind === "points" ? (many(s) ? 0 : 2) : 1);
+const layer = (s) => (s.kind === "density" || s.kind === "area" ? 0 : s.kind === "points" ? (many(s) ? 0 : 2) : 1);
 
 const PAINT = {
   line(plot, s) {
@@ -36,6 +36,9 @@ const PAINT = {
   points(plot, s) {
     const [x, y] = s.source ? sampleOf(report.pairs[s.source.pair])[report.classes.indexOf(s.style)] : [numbers(s.x), numbers(s.y)];
     marks(plot, x, y, s.style, many(s) ? "" : "strong", many(s) ? 2.4 : 5, s.mark);
+  },
+  area(plot, s) {
+    dress(plot.line(numbers(s.x), numbers(s.y), { class: "area" }), s.style);
   },
   rule(plot, s) {
     for (const at of numbers(s.x)) dress(plot.vline(at, { class: "rule" }), s.style);
@@ -147,7 +150,7 @@ function paintStack(target, width, panel) {
 // A key of a legend: the mark of trials, the line of curves.
 function keyOf({ kind, style, label }, wide = "wide", length = 30) {
   const { mark, colour } = report.styles[style];
-  const trials = kind === "points" || kind === "density";
+  const trials = kind === "points" || kind === "density" || kind === "area";
   const glyph = svgElement("svg", { viewBox: `0 0 ${trials ? 16 : length} 12`, class: `glyph ${trials ? "" : wide}` });
   if (!trials) dress(svgElement("path", { d: `M1 6H${length - 1}`, class: "line" }, glyph), style);
   if (trials || kind === "marked") svgElement("path", { d: SHAPES[mark](trials ? 8 : length / 2, 6, trials ? 4 : 4.6), class: `marks ${mark} strong` }, glyph);

@@ -1,0 +1,84 @@
+"""Figures of speakers, operating points and differences, against values of the real scores."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightning_sasv.report import write_report
+from lightning_sasv.report.curves import Material
+from lightning_sasv.report.figures import describe
+from lightning_sasv.report.speakers_and_costs import costs_at, forest, speakers
+from lightning_sasv.results import Results, read_results
+from tests.report.test_report import _speakers_differ
+
+
+def test_the_misses_of_speakers_are_those_of_the_real_scores(real: Results) -> None:
+    figure = speakers(Material.of(real, 0))
+    assert figure is not None
+    own = [row for row in figure.data if row["system"] == "L3c"]
+    misses = {row["speaker"]: row["misses"] for row in own}
+    assert sum(misses.values()) == 76
+    worst = {name: misses[name] for name in ("LA_0038", "LA_0002", "LA_0027", "LA_0004")}
+    assert worst == {"LA_0038": 27, "LA_0002": 15, "LA_0027": 9, "LA_0004": 6}
+    assert next(row["targets"] for row in own if row["speaker"] == "LA_0038") == 68
+    assert sum(count == 0 for count in misses.values()) == 29
+    eers = 100 * np.array([row["eer"] for row in own])
+    assert (eers == 0).sum() == 13
+    assert np.median(eers) == pytest.approx(0.48, abs=0.005)
+    assert eers.max() == pytest.approx(26.2, abs=0.05)
+    assert "L3c LA_0038 27, LA_0002 15, LA_0027 9 of 76" in figure.caption
+
+
+TAUS = np.array([-3, -1, 0.511, 2, 4, 6])
+COSTS = {
+    "L3c": (
+        [0.274, 0.095, 0.0767, 0.142, 0.275, 0.304],
+        [0.234, 0.052, 0.0306, 0.052, 0.108, 0.237],
+    ),
+    "L3t": (
+        [0.178, 0.060, 0.0327, 0.048, 0.087, 0.211],
+        [0.162, 0.049, 0.0290, 0.044, 0.085, 0.153],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_costs_over_operating_points(real: Results, name: str) -> None:
+    found = costs_at(real.fused[name], real.scores.label, TAUS)
+    np.testing.assert_allclose(found, COSTS[name], atol=6e-4)
+
+
+def test_the_forest_shows_differences_to_the_reference(small: Results) -> None:
+    material: Any = Material.of(small, 0)
+    assert forest(material) is None
+    material.__dict__["sure"] = _speakers_differ(3.0)
+    figure = forest(material)
+    assert figure is not None
+    best = material.sure.reference["sasv_eer"]
+    panel = figure.panels[0]
+    shown = dict(
+        zip(
+            [text.split(",")[0] for _, text in panel.y.ticks or ()], panel.series[2::2], strict=True
+        )
+    )
+    assert set(shown) == {"A", "B", "C"} - {best}
+    assert shown["C"].x[0] > 5
+    assert len(figure.data) == len(material.sure.comparisons)
+
+
+def test_data_of_figures_are_files(small_folder: Path, tmp_path: Path) -> None:
+    files = write_report(
+        str(small_folder), str(tmp_path / "page.html"), str(tmp_path / "f")
+    ).figures
+    data = {path.stem: path for path in files if path.suffix == ".csv"}
+    assert set(data) == {"operating_points", "speakers"}
+    with data["speakers"].open() as file:
+        assert len(list(csv.DictReader(file))) == 3 * 7
+    assert [
+        figure.name for figure in describe(Material.of(read_results(small_folder)), ["forest"])
+    ] == []
