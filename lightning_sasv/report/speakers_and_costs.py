@@ -28,14 +28,15 @@ def forest(material: Material) -> Figure | None:
     sure, panels = material.sure, []
     for metric in dict.fromkeys(one.metric for one in sure.comparisons):
         entry, best = METRICS[metric], sure.reference[metric]
-        rows = []
+        rows: list[tuple[float, float, float, str, float]] = []
         for one in sure.against(metric):
             sign = 1 if one.second == best else -1
             name = one.first if sign > 0 else one.second
-            three = sorted(sign * in_unit(v, entry.unit) for v in (one.low, one.high))
-            rows.append((sign * in_unit(one.difference, entry.unit), *three, name, one.p_adjusted))
+            low, high = sorted(sign * in_unit(v, entry.unit) for v in (one.low, one.high))
+            value = sign * in_unit(one.difference, entry.unit)
+            rows.append((value, low, high, name, one.p_adjusted))
         rows.sort(reverse=True)
-        ends = [v for row in rows for v in row[:3] if math.isfinite(v)]
+        ends = [0.0, *(v for row in rows for v in row[:3] if math.isfinite(v))]
         margin = 0.05 * (max(ends) - min(ends)) + 1e-9
         x = Axis(
             min(*ends, 0) - margin, max(*ends, 0) + margin, f"{entry.title()} − that of {best}"
@@ -140,7 +141,7 @@ def costs_at(scores: Floats, labels: Codes, taus: Floats = TAUS) -> Floats:
 def operating_points(material: Material) -> Figure:
     """Actual and smallest cost of every system over operating points; between them its loss."""
     labels = ("τ = −log β̃", "normalised a-DCF")
-    x, y = Axis(-6, 6, labels[0]), Axis(0, 1.1, labels[1])
+    x, y = Axis(-6.4, 6.4, labels[0]), Axis(0, 1.1, labels[1])
     panels, data = [], []
     for name, scores in material.results.fused.items():
         actual, least = costs_at(scores, material.results.scores.label)

@@ -11,6 +11,7 @@ import pytest
 import wandb
 
 from lightning_sasv import loggers
+from lightning_sasv.callbacks.log_figures import SHOWN
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.loggers import wandb_logger, wandb_mode
 from tests.helpers import content, metrics_in
@@ -64,7 +65,7 @@ def test_configuration_and_group(run: tuple[OfflineRun, Path]) -> None:
 
 def test_figures_are_logged(run: tuple[OfflineRun, Path]) -> None:
     keys = [key for row in run[0].history for key in row if key.startswith("figures/")]
-    assert {key.split("/")[1] for key in keys} == {"distributions", "boundaries", "det"}
+    assert {key.split("/")[1] for key in keys} == {*SHOWN} - {"forest"}
     assert any(name.endswith(".png") for name in run[0].files)
 
 
