@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path, ensure_directory, write_text
-from lightning_sasv.places import check_stamped, stamp
+from lightning_sasv.places import check_stamped, refuse, stamp
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared, styles
 from lightning_sasv.results import Results
 from lightning_sasv.terminal import clean
@@ -69,6 +69,9 @@ def check_figures(
         for suffix in FORMATS:
             path = Path(folder) / f"{figure.name}.{suffix}"
             check_stamped(path, stamp("report", results.folder), overwrite)
+        data, drawing = (Path(folder) / f"{figure.name}.{end}" for end in ("csv", FORMATS[0]))
+        if figure.data and data.exists() and not (overwrite or drawing.exists()):
+            refuse(data, "something else than the data of a figure")  # ours lie beside a drawing
 
 
 def _save(folder: Path, name: str, drawing: Drawing, note: str, origin: str) -> list[Path]:

@@ -245,7 +245,7 @@ def test_choosing_a_system_redraws_every_figure(browser: Any, real_page: Path) -
     open_page(browser, real_page)
     hosts = "[data-figure]"
     before = [h.get_attribute("innerHTML") for h in browser.find_elements("css selector", hosts)]
-    assert len(before) == 10
+    assert len(before) == 13
     choose(browser, "system", "B1v2")
     browser.execute_async_script("setTimeout(arguments[0], 800)")
     for host, old in zip(browser.find_elements("css selector", hosts), before, strict=True):

@@ -175,7 +175,7 @@ def test_without_fitted_systems_the_rest_is_shown(tmp_path: Path) -> None:
     assert "not named in metrics.json" in page
     assert f"{100 * embedded(page)['systems'][1]['eer']:.2f}</td>" in page
     written = write_report(str(folder), figures=str(tmp_path / "figures")).figures
-    assert {path.stem for path in written} == FIGURES.keys() - {"planes", "boundaries"}
+    assert {path.stem for path in written} == FIGURES.keys() - {"planes", "boundaries", "forest"}
 
 
 def test_dev_is_shown_where_there_is_no_eval(run: Path) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lightning_sasv.errors import InputError
 from lightning_sasv.report import write_report
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.figures import describe
 from lightning_sasv.report.speakers_and_costs import costs_at, forest, speakers
 from lightning_sasv.results import Results, read_results
+from tests.report.conftest import write_folder
 from tests.report.test_report import _speakers_differ
 
 
@@ -82,3 +84,16 @@ def test_data_of_figures_are_files(small_folder: Path, tmp_path: Path) -> None:
     assert [
         figure.name for figure in describe(Material.of(read_results(small_folder)), ["forest"])
     ] == []
+
+
+def test_a_file_of_another_kind_is_not_replaced_by_data(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run", ("B1", "L3c"))
+    figures = tmp_path / "figures"
+    figures.mkdir()
+    (figures / "speakers.csv").write_text("mine\n")
+    with pytest.raises(InputError, match=r"speakers\.csv"):
+        write_report(str(folder), figures=str(figures))
+    assert (figures / "speakers.csv").read_text() == "mine\n"
+    write_report(str(folder), figures=str(figures), overwrite=True)
+    write_report(str(folder), figures=str(figures))
+    assert "mine" not in (figures / "speakers.csv").read_text()
