@@ -92,9 +92,8 @@ def run_line(line: str, lacking: str | None) -> None:
     """Run a line of a shell, or parse it where something is lacking."""
     words = shlex.split(line, comments=True)
     if words[:1] == ["make"]:
-        done = subprocess.run(
-            ["make", "-n", *words[1:]], cwd=REPOSITORY, capture_output=True, text=True, check=True
-        )
+        dry = ["make", "--dry-run", "--no-print-directory", *words[1:]]
+        done = subprocess.run(dry, cwd=REPOSITORY, capture_output=True, text=True, check=True)
         if "lightning " not in done.stdout:
             return
         words = shlex.split(done.stdout.splitlines()[-1])

@@ -155,7 +155,7 @@ def test_version_1_is_read_and_says_so(fused: Path, tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "is of version 1" in page
     assert "a-DCF with the costs not recorded." in page
-    assert page.count("<td>not recorded</td>") > 10
+    assert page.count(">not recorded</td>") > 10
     assert "Convention of the EERs: not recorded" in page
 
 

@@ -12,7 +12,8 @@ from lightning_sasv.callbacks import KeepBest
 from lightning_sasv.data import Corpus, make_twin
 from lightning_sasv.models import SASVModule
 from lightning_sasv.report.table1 import PAPER, make_rows, order_checks
-from tests.helpers import best_checkpoint, metrics_in, quiet_trainer, run_measured, shared_data
+from lightning_sasv.results import read_metrics
+from tests.helpers import best_checkpoint, quiet_trainer, run_measured, shared_data
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow
 def test_the_systems_come_out_in_the_order_of_the_paper(tmp_path: Path) -> None:
     """And the two processes of the command stay below 3 GB together."""
     shown, peak = run_measured(tmp_path, "table", "--out=out", "--processes=2")
-    seeds = [metrics_in(p) for p in sorted(tmp_path.glob("out/seed*"))]
+    seeds = [read_metrics(p) for p in sorted(tmp_path.glob("out/seed*/metrics.json"))]
     assert len(seeds) == 6
     checks = order_checks(make_rows(seeds, list(PAPER)))
     assert len(checks) == 9
