@@ -69,7 +69,7 @@ def read_ended_runs(folder: Path, seconds: float = 20.0) -> list[OfflineRun]:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         runs = read_offline_runs(folder)
-        if all(run.ended for run in runs):
+        if runs and all(run.ended for run in runs):
             return runs
         time.sleep(0.05)
     raise AssertionError("W&B has not written the end of a run")

@@ -181,7 +181,7 @@ def test_runs_of_a_sweep_hold_what_is_on_disk(swept: Path) -> None:
                 assert run.last(f"{split}/{key}") == pytest.approx(value, rel=1e-6), key
         figures = {key.split("/")[1] for row in run.history for key in row if "figures/" in key}
         boundaries = {"boundaries"} if name == "L3c" else set()  # the sum B1 has no densities
-        assert figures == {"distributions", "det"} | boundaries
+        assert figures == {"distributions", "det", "operating_points", "speakers"} | boundaries
     # The advice that the sweep ends with is one that the installed W&B understands.
     places = sorted(str(path) for path in (swept / "runs/wandb").glob("offline-run-*"))
     command = [sys.executable, "-m", "wandb", "sync", "--dry-run", *places]
