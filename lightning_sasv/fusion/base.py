@@ -19,14 +19,16 @@ from lightning_sasv.checks import (
 )
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.calibration import CALIBRATIONS
-from lightning_sasv.fusion.densities import DENSITIES, Config, Stage, State
+from lightning_sasv.fusion.custom import PARTS
+from lightning_sasv.fusion.densities import Config, Stage, State
 from lightning_sasv.fusion.doubts import FitWarning
 from lightning_sasv.fusion.outliers import far_scores
-from lightning_sasv.fusion.rules import RULES, fuse
+from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
+from lightning_sasv.plugins import Other, as_other
 from lightning_sasv.trials import FusedScores, TrialClass
 
+STAGES = ("density", "calibration")
 MOST_COMPONENTS = 1000
 _FEW = 64
 
@@ -43,7 +45,8 @@ class Fusion:
         calibration: ``None``, ``paper``, ``effective_prior``, ``pav``, ``multinomial`` or
             ``joint``.
         rule: ``sum``, ``linear``, ``nonlinear``, ``sigmoid_sum``, ``sigmoid_product`` or
-            ``cascade``.
+            ``cascade``. Each of these three may also be what an installed package registers, by its
+            name, or a name and settings of another package's class (see docs/extend.md).
         rho: Spoof prevalence of the nonlinear rule: a number in [0, 1], ``grid_eer`` (the paper's
             search for the least SASV-EER), ``grid_risk`` (least empirical decision risk at
             ``costs``) or ``priors`` (from ``costs``).
@@ -63,9 +66,9 @@ class Fusion:
 
     def __init__(
         self,
-        density: str | None = None,
-        calibration: str | None = None,
-        rule: str = "sum",
+        density: str | Other | None = None,
+        calibration: str | Other | None = None,
+        rule: str | Other = "sum",
         rho: float | str = "grid_eer",
         *,
         dof: float = 4.0,
@@ -77,11 +80,9 @@ class Fusion:
         trim: float | None = None,
     ) -> None:
         super().__init__()
-        self.rule, self.costs = rule, as_cost_model(costs)
+        self.costs = as_cost_model(costs)
         self.config: dict[str, Any] = {
-            "density": density,
-            "calibration": calibration,
-            "rule": rule,
+            **_parts(density=density, calibration=calibration, rule=rule),
             "rho": rho if isinstance(rho, str) else real("rho", rho),
             "dof": positive("dof", dof),
             "components": count("components", components),
@@ -93,6 +94,7 @@ class Fusion:
         if trim is not None:  # files of systems without it stay as they were before it
             self.config["trim"] = positive("trim", trim)
         _check(self.config)
+        self.rule: str | Other = self.config["rule"]
         self.warnings: list[FitWarning] = []
         self.fitted_on: dict[str, Any] | None = None  # what the fit was made of, if that is known
         self.hold(self.start_state())
@@ -209,9 +211,8 @@ class Fusion:
 
     def _stages(self) -> list[tuple[str, Stage]]:
         """The stages there are, each with its place."""
-        known = {"density": DENSITIES, "calibration": CALIBRATIONS}
-        there = [place for place in known if self.config[place] is not None]
-        return [(place, known[place][self.config[place]]) for place in there]
+        there = [place for place in STAGES if self.config[place] is not None]
+        return [(place, PARTS[place].find(self.config[place])) for place in there]
 
 
 def score_pairs(asv: Any, cm: Any) -> Floats:
@@ -243,12 +244,23 @@ def dev_trials(asv: Any, cm: Any, labels: Any) -> tuple[Floats, Codes]:
     return pairs, codes
 
 
+def _parts(**given: Any) -> dict[str, str | Other | None]:
+    """What a system is made of, each by its name; an error where there is none such."""
+    found: dict[str, str | Other | None] = {}
+    for place, name in given.items():
+        try:
+            found[place] = part = as_other(name)
+        except InputError as error:
+            raise InputError(f"{place}: {error}, got {str(name)[:100]}") from None
+        if part is None and place == "rule":
+            raise InputError("unknown rule None; a system needs one")
+        if part is not None and (place, part) != ("rule", "nonlinear"):
+            PARTS[place].find(part)
+    return found
+
+
 def _check(config: Config) -> None:
-    """Raise at names that are unknown and numbers out of range."""
-    for place, known in (("density", DENSITIES), ("calibration", CALIBRATIONS), ("rule", RULES)):
-        name = config[place]
-        if not (name in known or (name is None and place != "rule")):
-            raise InputError(f"unknown {place} {name!r}; expected one of {', '.join(known)}")
+    """Raise at numbers out of range."""
     if config["components"] > MOST_COMPONENTS:
         raise InputError(
             f"components must be at most {MOST_COMPONENTS}, got {config['components']}"

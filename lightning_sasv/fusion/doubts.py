@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats, is_any
 from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.calibration import CALIBRATIONS
 from lightning_sasv.fusion.densities import Config, State, mahalanobis
 from lightning_sasv.fusion.outliers import FAR, FEW, far_scores, misleading_trials
 from lightning_sasv.metrics.functional import eer
+from lightning_sasv.plugins import name_of
 from lightning_sasv.trials import TASKS, TrialClass
 
 LISTED = 100
@@ -129,11 +131,12 @@ def examine(
         fused: Their fused scores; ``None`` if the fit failed.
         where: Names a trial.
     """
+    config = {key: name_of(value) for key, value in config.items()}
     far = far_scores(pairs, codes, config["trim"])
     kept = np.flatnonzero(~far.any(axis=0))
     found = [*_trimmed(config["trim"], far, codes), *_few(config, codes[kept])]
     found += _dominated(config, state, pairs, codes, kept)
-    found += _slopes(state)
+    found += _slopes(state) if config["calibration"] in CALIBRATIONS else ()
     if fused is not None:
         found += _orders(pairs[:, kept], codes[kept], fused[kept])
     return [_in_words(doubt, pairs, where) for doubt in found]

@@ -6,9 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from lightning_sasv.checks import is_tensor
 from lightning_sasv.decisions.policy import nonlinear_score
 from lightning_sasv.errors import InputError
 from lightning_sasv.numerics import namespace, sigmoid
+from lightning_sasv.plugins import Other, Registry
 
 Rule = Callable[[Any, Any], Any]
 
@@ -59,25 +63,52 @@ def check_rho(rho: Any) -> Any:
     return rho
 
 
-PLAIN_RULES: dict[str, Rule] = {
-    "sum": fuse_sum,
-    "linear": fuse_linear,
-    "sigmoid_sum": fuse_sigmoid_sum,
-    "sigmoid_product": fuse_sigmoid_product,
-    "cascade": fuse_cascade,
-}
+def as_rule(thing: Any, **settings: Any) -> Rule:
+    """A rule of others: a function of two arrays, or a class whose objects are such functions.
+
+    Tensors are turned into arrays and back: no gradient comes through it.
+
+    Raises:
+        InputError: It is none.
+
+    Example:
+        >>> as_rule(lambda asv, cm: asv * cm)(np.array([2.0]), np.array([3.0]))
+        array([6.])
+    """
+    one = thing(**settings) if isinstance(thing, type) else thing
+    if not callable(one) or (settings and one is thing):
+        raise InputError("it is no function of two arrays, or no class that takes these init_args")
+
+    def rule(asv: Any, cm: Any) -> Any:
+        if not is_tensor(asv):
+            return np.asarray(one(asv, cm), float)
+        return asv.new_tensor(np.asarray(one(asv.numpy(force=True), cm.numpy(force=True)), float))
+
+    return rule
+
+
+PLAIN_RULES: Registry[Rule] = Registry(
+    {
+        "sum": fuse_sum,
+        "linear": fuse_linear,
+        "sigmoid_sum": fuse_sigmoid_sum,
+        "sigmoid_product": fuse_sigmoid_product,
+        "cascade": fuse_cascade,
+    },
+    *("rules", "rule", as_rule, ("nonlinear",)),
+)
 RULES = (*PLAIN_RULES, "nonlinear")
 
 
-def fuse(rule: str, rho: Any, asv: Any, cm: Any) -> Any:
-    """The one score by the name of a rule.
+def fuse(rule: str | Other, rho: Any, asv: Any, cm: Any) -> Any:
+    """The one score by a rule.
 
     Args:
-        rule: One of :data:`RULES`.
+        rule: One of :data:`RULES`, or a rule of others.
         rho: Spoof prevalence of ``nonlinear``; the others do not look at it.
         asv: ASV scores or LLRs.
         cm: CM scores or LLRs.
     """
     if rule == "nonlinear":
         return fuse_nonlinear(asv, cm, rho)
-    return PLAIN_RULES[rule](asv, cm)
+    return PLAIN_RULES.find(rule)(asv, cm)

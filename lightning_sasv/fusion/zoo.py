@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.doubts import Where, numbered
+from lightning_sasv.plugins import Other
 from lightning_sasv.trials import FusedScores, Scores
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ class FusionSettings(TypedDict, total=False):
         3.0
     """
 
-    density: str | None
-    calibration: str | None
-    rule: str
+    density: str | Other | None
+    calibration: str | Other | None
+    rule: str | Other
     rho: float | str
     dof: float
     components: int

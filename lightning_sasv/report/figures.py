@@ -16,6 +16,7 @@ from lightning_sasv.checks import Floats
 from lightning_sasv.decisions import PRESETS, CostModel, compared
 from lightning_sasv.metrics.functional import ece_curve, eer
 from lightning_sasv.metrics.functional.pav import pools
+from lightning_sasv.plugins import name_of
 from lightning_sasv.report import curves, planes
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
@@ -159,7 +160,8 @@ def system_planes(material: Material) -> Figure:
             line = planes.rule_boundary(system, det.threshold, pair.window)
             plane = _with(plane, Series("line", "bayes", *line))
             rho = "" if system.rho is None else f"{system.rho:.3f}"
-            rule = WORDS["rules"].get(system.rule, system.rule) + rho
+            called = name_of(system.rule)
+            rule = WORDS["rules"].get(called, called) + rho
         of, only = {"system": name, "pair": number}, "" if system is not None else "page"
         plane = replace(plane, title=name, subtitle=rule, of=of, only=only, below=below)
         panels.append(plane)

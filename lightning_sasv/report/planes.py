@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.decisions import CostModel
 from lightning_sasv.fitted import FittedSystem
+from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.numerics import sigmoid
+from lightning_sasv.plugins import name_of
 from lightning_sasv.trials import CLASS_ORDER, FusedScores, Scores, TrialClass
 
 Affine = tuple[tuple[float, float, float], tuple[float, float, float]]
@@ -253,11 +255,21 @@ def rule_boundary(system: FittedSystem, level: float, window: Window) -> Line:
         return _nonlinear_line(window, 1 - rho, rho, level)
     if system.rule == "cascade":
         return _corner(level, level, x_high, y_high)
-    x = np.linspace(x_low, x_high, POINTS)
-    y = _SOLVERS[system.rule](x, level)
-    if system.rule.startswith("sigmoid"):  # steep where the sigmoid saturates: by cm as well
-        x, y = _with_steep_ends(system.rule, x, y, level, (y_low, y_high))
+    x, rule = np.linspace(x_low, x_high, POINTS), name_of(system.rule)
+    if rule not in _SOLVERS:
+        return x, _crossing(system, x, level, np.linspace(y_low, y_high, POINTS))
+    y = _SOLVERS[rule](x, level)
+    if rule.startswith("sigmoid"):  # steep where the sigmoid saturates: by cm as well
+        x, y = _with_steep_ends(rule, x, y, level, (y_low, y_high))
     return x, y
+
+
+def _crossing(system: FittedSystem, x: Floats, level: float, c: Floats) -> Floats:
+    """The first cm at each asv where a rule of others passes the level; NaN where it never does."""
+    asv, cm = (part.ravel() for part in np.meshgrid(x, c, indexing="ij"))
+    above = (fuse(system.rule, None, asv, cm) > level).reshape(len(x), len(c))
+    turns = np.diff(above, axis=1) != 0
+    return np.where(turns.any(axis=1), c[1:][turns.argmax(axis=1)], np.nan)
 
 
 def _with_steep_ends(

@@ -10,6 +10,7 @@ import pytest
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSettings, FusionSystem, build_system
+from lightning_sasv.plugins import Other, Simple
 
 PLAIN = {str, int, float, type(None), dict[str, float]}
 
@@ -20,7 +21,10 @@ def test_settings_are_those_of_a_system_and_plain():
     assert list(hints) == list(parameters) == list(build_system("B1", trim=3).config)
     assert list(hints)[:-1] == list(build_system("B1").config)
     for hint in hints.values():
-        assert set(get_args(hint) or [hint]) <= PLAIN
+        assert set(get_args(hint) or [hint]) <= {*PLAIN, Other}
+    own = get_type_hints(Other)
+    assert own == {"class": str, "settings": dict[str, Simple]}
+    assert set(get_args(Simple)) <= {*PLAIN, bool}
 
 
 @pytest.mark.parametrize("trim", [0, -1, float("nan"), float("inf"), "much"])
