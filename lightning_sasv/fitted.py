@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path, check_links
-from lightning_sasv.fusion.base import Fusion, score_pairs
+from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
 from lightning_sasv.limits import parse_json
@@ -65,9 +65,10 @@ class FittedSystem(Fusion):
         self.name, self.about, self.warnings = name, dict(about or {}), list(warnings)
         self.fitted_on = None if fitted_on is None else dict(fitted_on)
 
-    def __call__(self, asv: Any, cm: Any) -> FusedScores:
+    def __call__(self, asv: Any, cm: Any, quality: Any = None) -> FusedScores:
         """LLRs and fused scores of trials; see ``FusionSystem.forward``."""
-        return self.fuse_pairs(self._state, score_pairs(asv, cm))
+        columns, scores = self.checked(asv, cm, quality)
+        return self.fuse_pairs(self._state, scores, columns)
 
     @property
     def simulated(self) -> bool:

@@ -18,6 +18,7 @@ Objective = Callable[[Floats], tuple[float, Floats, Floats]]
 """Maps parameters (p,) to the value, its gradient (p,) and its Hessian (p, p)."""
 
 _FLAT, _NEARLY_FLAT, _NO_GAIN = 1e-12, 1e-4, 1e-8
+_DECREMENT, _HALVINGS = 1e-18, 40
 
 
 def namespace(values: Any) -> Any:
@@ -72,16 +73,22 @@ def softmax(logits: Sequence[Any]) -> Any:
     return xp.stack([part / sum(parts) for part in parts], -1)
 
 
-def minimise(objective: Objective, start: Floats, max_iterations: int = 300) -> Floats:
-    """Minimiser by a trust region (scipy's ``trust-exact``) and at most three Newton steps.
+def minimise(
+    objective: Objective, start: Floats, max_iterations: int = 300, decrement: float = _DECREMENT
+) -> Floats:
+    """Minimiser by Newton's method with step halving.
 
-    The last steps are taken while they lower the gradient: where the value no longer resolves the
-    progress, the gradient does.
+    Each step ``H⁻¹ g`` is halved until it lowers the value; the search ends where ``gᵀ H⁻¹ g`` is
+    below ``decrement`` or no step lowers the value any more. Where the Hessian is not positive
+    definite a trust region (scipy's ``trust-exact``) goes on from there. At most three last steps
+    are taken while they lower the gradient: where the value no longer resolves the progress, the
+    gradient does.
 
     Args:
         objective: The function with its two derivatives.
         start: Starting parameters.
-        max_iterations: Bound on the steps of the trust region.
+        max_iterations: Bound on the steps.
+        decrement: Where to end; with one above the default the last steps are left out.
 
     Raises:
         InputError: No minimum, and not nearly one either; or numbers beyond the range of floats.
@@ -90,8 +97,6 @@ def minimise(objective: Objective, start: Floats, max_iterations: int = 300) -> 
         >>> minimise(lambda x: (x @ x - x[0], 2 * x - [1.0, 0.0], 2 * np.eye(2)), np.ones(2))
         array([0.5, 0. ])
     """
-    from scipy.optimize import minimize
-
     known: dict[bytes, tuple[float, Floats, Floats]] = {}
 
     def at(x: Floats) -> tuple[float, Floats, Floats]:
@@ -101,17 +106,58 @@ def minimise(objective: Objective, start: Floats, max_iterations: int = 300) -> 
             known[key] = objective(x)
         return known[key]
 
-    parts = {"fun": lambda x: at(x)[0], "jac": lambda x: at(x)[1], "hess": lambda x: at(x)[2]}
-    options = {"gtol": _FLAT, "maxiter": max_iterations, "max_trust_radius": 1e6}
-    options["subproblem_maxiter"] = 100  # without a bound it may never end
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
-            found = minimize(x0=start, method="trust-exact", options=options, **parts)
-            return _polished(at, found.x, max_iterations)
+            found, ended = _newton(at, start, max_iterations, decrement)
+            if ended and decrement > _DECREMENT:
+                return found
+            if not ended:
+                found = _trust_region(at, found, max_iterations)
+            return _polished(at, found, max_iterations)
     except InputError:
         raise
     except (FloatingPointError, ValueError) as error:
         raise InputError(f"no minimum within the range of floats: {error}") from None
+
+
+def _newton(at: Objective, x: Floats, iterations: int, decrement: float) -> tuple[Floats, bool]:
+    """Where Newton steps with halving lead, and whether they ended there."""
+    value, gradient, hessian = at(x)
+    for _ in range(iterations):
+        try:
+            factor = np.linalg.cholesky(hessian)
+            step = np.linalg.solve(factor.T, np.linalg.solve(factor, gradient))
+        except np.linalg.LinAlgError:
+            return x, False
+        if gradient @ step < decrement:
+            return x, True
+        for halvings in range(_HALVINGS):
+            following = _value_at(at, x - step / 2**halvings)
+            if following is not None and following[0] < value:
+                break
+        else:
+            return x, True
+        x, (value, gradient, hessian) = x - step / 2**halvings, following
+    return x, False
+
+
+def _value_at(at: Objective, x: Floats) -> tuple[float, Floats, Floats] | None:
+    """The function somewhere; nothing where it is beyond the range of floats."""
+    try:
+        return at(x)
+    except FloatingPointError:
+        return None
+
+
+def _trust_region(at: Objective, start: Floats, max_iterations: int) -> Floats:
+    """Minimiser by scipy's ``trust-exact``, for what Newton's method cannot do."""
+    from scipy.optimize import minimize
+
+    parts = {"fun": lambda x: at(x)[0], "jac": lambda x: at(x)[1], "hess": lambda x: at(x)[2]}
+    options = {"gtol": _FLAT, "maxiter": max_iterations, "max_trust_radius": 1e6}
+    options["subproblem_maxiter"] = 100  # without a bound it may never end
+    found = minimize(x0=start, method="trust-exact", options=options, **parts)
+    return np.asarray(found.x)
 
 
 def _polished(at: Objective, x: Floats, iterations: int) -> Floats:

@@ -197,6 +197,9 @@ class Scorer:
         ranks = {np.ndim(side) for side in sides}
         if ranks == {0, 1}:
             raise InputError("asv and cm differ in shape: one is a number, the other is not")
+        for name, side in zip(("asv", "cm"), sides, strict=True):
+            if self.system.columns.is_pair and np.ndim(side) > 1:
+                raise InputError(f"{name} must be one-dimensional, got shape {np.shape(side)}")
         fused = self.system(*([side] if ranks == {0} else side for side in sides))
         if self.rule.kind == BAYES:
             return self._bayes(fused, self.bounds if bounds is None else bounds, ranks == {0})

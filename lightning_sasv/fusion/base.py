@@ -1,46 +1,62 @@
-"""What a fusion system is: density, calibration and rule by name, of one seed, without torch."""
+"""What a fusion system is: transforms, density, calibration and rule by name, without torch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from lightning_sasv.checks import (
-    Codes,
-    Floats,
-    as_finite,
-    as_labels,
-    check_spread,
-    count,
-    positive,
-    real,
-)
+from lightning_sasv.checks import Floats, count, positive, real
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.choice import Choice, choose
+from lightning_sasv.fusion.columns import (
+    KINDS,
+    PAIR,
+    Columns,
+    DevTrials,
+    as_bytes,
+    dev_trials,
+    from_bytes,
+    score_columns,
+)
 from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.fusion.densities import Config, Stage, State
 from lightning_sasv.fusion.doubts import FitWarning
+from lightning_sasv.fusion.guards import check_sizes, check_widths, constant_columns
 from lightning_sasv.fusion.outliers import far_scores
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
+from lightning_sasv.fusion.settings import USUAL, check_settings
+from lightning_sasv.fusion.transforms import (
+    CHOSEN,
+    IGNORED,
+    TRANSFORM,
+    WORDS,
+    Transform,
+    check_transform,
+    check_transforms,
+    words_for,
+)
+from lightning_sasv.numerics import namespace
 from lightning_sasv.plugins import Other, as_other
-from lightning_sasv.trials import FusedScores, TrialClass
+from lightning_sasv.trials import FusedScores
 
-STAGES = ("density", "calibration")
-MOST_COMPONENTS = 1000
 _FEW = 64
 
 
 class Fusion:
     """The configuration of a fusion system, and what is computed from it and a fitted state.
 
-    The way of a score pair is: density (to two LLRs), calibration (of the two scores or LLRs),
-    rule (to one score). Each stage is named by a plain string, so that a system is configuration.
+    The way of the scores of a trial is: transform (column by column), density (to two LLRs),
+    calibration (of the scores, or of the two LLRs), rule (to one score). Each stage is named by a
+    plain string, so that a system is configuration. There may be any number of ASV and of CM
+    scores; without a density and a calibration each side is the mean of its columns.
 
     Args:
-        density: Class-conditional density of the score pair: ``None`` (scores go through),
+        density: Class-conditional density of the scores: ``None`` (scores go through),
             ``gaussian``, ``tied``, ``diagonal``, ``student_t`` or ``mixture``.
         calibration: ``None``, ``paper``, ``effective_prior``, ``pav``, ``multinomial`` or
             ``joint``.
@@ -52,13 +68,18 @@ class Fusion:
             ``costs``) or ``priors`` (from ``costs``).
         dof: Degrees of freedom of ``student_t``.
         components: Components per class of ``mixture``.
-        penalty: Ridge strength of the calibration; ``None`` takes the recipe's own.
+        penalty: Ridge strength of the calibration; ``None`` takes the recipe's own, ``cv`` chooses
+            it (``multinomial``).
         effective_prior: Prior of the positive class at which ``effective_prior`` is trained.
         cm_positives: Positives of the CM calibration: ``bonafide`` (paper) or ``target``.
         costs: Cost model of ``grid_risk``, ``priors`` and ``joint``: a preset's name or the
             fields of a ``CostModel``.
         trim: Leave development scores out of the fit that lie more than this many interquartile
             ranges beyond the quartiles of their class; ``None`` keeps them all.
+        order: Features of ``multinomial``: ``linear``, ``squares``, ``quadratic``, or ``cv``.
+        transform: ``none``, ``standard``, ``logit``, ``rank`` or ``cv``, for all columns or as a
+            mapping from a column's name to a word. ``cv`` chooses by cross-validation over the
+            speakers of dev, and needs ``multinomial`` without a density.
 
     Raises:
         InputError: A setting that is unknown, no number, or out of range, whoever uses it.
@@ -73,11 +94,13 @@ class Fusion:
         *,
         dof: float = 4.0,
         components: int = 2,
-        penalty: float | None = None,
+        penalty: float | str | None = None,
         effective_prior: float = 0.5,
         cm_positives: str = "bonafide",
         costs: str | dict[str, float] | CostModel = "a-dcf1",
         trim: float | None = None,
+        order: str = "linear",
+        transform: Transform = "none",
     ) -> None:
         super().__init__()
         self.costs = as_cost_model(costs)
@@ -86,15 +109,20 @@ class Fusion:
             "rho": rho if isinstance(rho, str) else real("rho", rho),
             "dof": positive("dof", dof),
             "components": count("components", components),
-            "penalty": None if penalty is None else real("penalty", penalty),
+            "penalty": penalty if penalty in (None, CHOSEN) else real("penalty", penalty),
             "effective_prior": real("effective_prior", effective_prior),
             "cm_positives": cm_positives,
             "costs": costs if isinstance(costs, str) else asdict(self.costs),
         }
-        if trim is not None:  # files of systems without it stay as they were before it
-            self.config["trim"] = positive("trim", trim)
-        _check(self.config)
+        # files of systems without these stay as they were before them
+        more: dict[str, Any] = {"trim": None if trim is None else positive("trim", trim)}
+        more |= {"order": order, "transform": check_transform(transform)}
+        self.config |= {name: value for name, value in more.items() if value != USUAL[name]}
+        check_settings(USUAL | self.config)
         self.rule: str | Other = self.config["rule"]
+        self.name: str | None = None
+        self.columns = PAIR
+        self.choice: Choice | None = None
         self.warnings: list[FitWarning] = []
         self.fitted_on: dict[str, Any] | None = None  # what the fit was made of, if that is known
         self.hold(self.start_state())
@@ -120,6 +148,19 @@ class Fusion:
         return self.gives_llrs or searched
 
     @property
+    def needs_speakers(self) -> bool:
+        """Whether something is chosen by cross-validation over speakers."""
+        settings = USUAL | self.config
+        words = settings["transform"]
+        words = [words] if isinstance(words, str) else words.values()
+        return CHOSEN in (settings["order"], settings["penalty"], *words)
+
+    @property
+    def uses_quality(self) -> bool:
+        """Whether measures of quality are looked at."""
+        return bool(self.config["calibration"] == "multinomial")
+
+    @property
     def trim(self) -> float | None:
         """How far scores may lie in a fit; ``None`` where nothing is left out or fitted."""
         return self.config.get("trim") if self.needs_fit else None
@@ -138,45 +179,95 @@ class Fusion:
         few = {name: value for name, value in state.items() if value.size <= _FEW}
         return {name: value.tolist() for name, value in few.items() if value.dtype.kind == "f"}
 
-    def start_state(self) -> State:
-        """Values before any fit, by the names and in the shapes of the fitted ones."""
+    def start_state(self, columns: Columns = PAIR, words: Sequence[str] | None = None) -> State:
+        """Values before any fit, by the names and in the shapes of the fitted ones.
+
+        Args:
+            columns: The columns that are fused.
+            words: Transform of each of them; by default all stay as they are.
+        """
+        words = ["none"] * len(columns.names) if words is None else words
         state: State = {"fitted": np.array(not self.needs_fit)}
         rho = initial_rho(self.config["rho"], self.costs)
         if self.rule == "nonlinear":
             state["rho"] = np.array(rho)
-        for place, stage in self._stages():
-            values = stage.start(self._settings())
-            state |= {f"{place}.{name}": value for name, value in values.items()}
+        if not columns.is_pair:
+            state["names"] = as_bytes(columns)
+        for place, stage, settings in self._steps(columns, words):
+            state |= _at(place, stage.start(settings))
         return state
 
-    def fit_state(self, asv: Any, cm: Any, labels: Any) -> State:
-        """Everything that is learned from development trials; see ``FusionSystem.fit``."""
-        (pairs, codes), state = dev_trials(asv, cm, labels), self.start_state()
-        kept = ~far_scores(pairs, codes, self.trim).any(axis=0)
-        pairs, codes = pairs[:, kept], codes[kept]
-        for name, side in zip(("asv", "cm"), pairs, strict=True):
-            check_spread(side, name)
-        for place, stage in self._stages():
-            values = stage.fit(pairs, codes, self._settings())
-            state |= {f"{place}.{name}": value for name, value in values.items()}
-            pairs = stage.apply(values, pairs, self._settings())
+    def fit_state(self, asv: Any, cm: Any, labels: Any, **more: Any) -> State:
+        """Everything that is learned from development trials; see ``FusionSystem.fit``.
+
+        What was chosen by cross-validation is in ``choice`` afterwards.
+        """
+        trials = self.dev_trials(asv, cm, labels, **more)
+        trials = trials.only(~far_scores(trials.scores, trials.codes, self.trim).any(axis=0))
+        words, chosen = self._decided(trials)
+        state, scores = self.start_state(trials.columns, words), trials.scores
+        for place, stage, usual in self._steps(trials.columns, words):
+            settings = {**usual, **chosen}
+            check_sizes(place, trials.codes, settings)
+            values = stage.fit(_given(place, scores, settings), trials.codes, settings)
+            if place == "density":
+                check_widths(values, scores, trials.codes, settings)
+            state |= _at(place, values)
+            scores = _applied(place, stage, values, scores, settings)
         if "rho" in state and self.config["rho"] in SEARCHES:
-            state["rho"] = np.array(find_rho(self.config["rho"], pairs, codes, self.costs))
+            pairs = self._sides(scores, trials.columns, words)
+            state["rho"] = np.array(find_rho(self.config["rho"], pairs, trials.codes, self.costs))
         return state | {"fitted": np.array(True)}
 
-    def fuse_pairs(self, state: State, pairs: Any) -> FusedScores:
-        """LLRs and fused scores of checked score pairs (2, trials), arrays or tensors like state.
+    def dev_trials(self, asv: Any, cm: Any, labels: Any, **more: Any) -> DevTrials:
+        """Checked development trials, without measures of quality where none is looked at."""
+        trials = dev_trials(asv, cm, labels, **more)
+        return trials if self.uses_quality else trials.without_quality()
+
+    @property
+    def label(self) -> str:
+        """How messages about it begin."""
+        return "" if self.name is None else f"{self.name}: "
+
+    def checked(self, asv: Any, cm: Any, quality: Any = None) -> tuple[Columns, Floats]:
+        """Scores to fuse as one array (columns, trials), and what they are.
+
+        Raises:
+            InputError: A score that is not finite, or columns that are not those of the fit.
+        """
+        columns, scores = score_columns(asv, cm, quality)
+        if not self.uses_quality:
+            columns, scores = columns.without_quality(), scores[: columns.scores]
+        if self.columns.is_pair and not self.needs_fit and not self._transforms:
+            return columns, scores  # a plain mean of each kind, of any number of columns
+        if columns.counts != self.columns.counts:
+            counts = zip(columns.counts, KINDS, strict=True)
+            given = " and ".join(f"{count} {kind}" for count, kind in counts if count)
+            raise InputError(
+                f"{self.label}got {given} columns, but it was fitted to "
+                f"{', '.join(self.columns.names)}"
+            )
+        return self.columns, scores
+
+    def fuse_pairs(self, state: State, scores: Any, columns: Columns | None = None) -> FusedScores:
+        """LLRs and fused scores of checked scores (columns, trials), arrays or tensors like state.
+
+        Args:
+            state: Fitted values.
+            scores: Scores of trials.
+            columns: What they are, by default what the system was fitted to.
 
         Raises:
             RuntimeError: The state is not fitted.
         """
         if not state["fitted"]:
             raise RuntimeError("this FusionSystem is not fitted; call fit on development trials")
-        for place, stage in self._stages():
-            own = [name for name in state if name.startswith(place)]
+        columns, words = layout_of(state, columns or self.columns)
+        for place, stage, settings in self._steps(columns, words, "transform.word" in state):
+            own = [name for name in state if name.startswith(f"{place}.")]
             values = {name.removeprefix(f"{place}."): state[name] for name in own}
-            pairs = stage.apply(values, pairs, self._settings())
-        asv, cm = pairs
+            scores = _applied(place, stage, values, scores, settings)
+        asv, cm = self._sides(scores, columns, words)
         return FusedScores(asv, cm, fuse(self.rule, state.get("rho"), asv, cm))
 
     def check_state(self, state: State) -> None:
@@ -187,61 +278,67 @@ class Fusion:
         """
         if not state.get("fitted", False):
             raise InputError("it is not fitted")
-        expected = self.start_state()
+        columns = columns_of(state)
+        check_transforms(state, len(columns.names))
+        columns, words = layout_of(state, columns)
+        expected = self.start_state(columns, words)
         if state.keys() != expected.keys():
             odd = sorted(state.keys() ^ expected.keys())
             raise InputError(f"missing or unknown values {odd}")
-        if "calibration.knots" in state:  # as many as there were in the data, ascending
-            knots = state["calibration.knots"]
-            if knots.ndim != 2 or (np.diff(knots) < 0).any():
-                raise InputError("calibration.knots must ascend on both sides")
-            expected |= dict.fromkeys(("calibration.knots", "calibration.llrs"), knots[:2])
+        expected |= _sized_by_data(state)
         for name, value in state.items():
             if value.shape != expected[name].shape or not np.isfinite(value).all():
                 raise InputError(
                     f"{name} must be finite and of shape {expected[name].shape}, got {value.shape}"
                 )
+        self.columns = columns
         with np.errstate(all="ignore"):
-            scores = self.fuse_pairs(state, np.zeros((2, 1)))
+            scores = self.fuse_pairs(state, np.zeros((len(columns.names), 1)))
         if not np.isfinite(scores).all():
             raise InputError(f"a trial of zeros is given the scores {np.ravel(scores).tolist()}")
 
-    def _settings(self) -> Config:
-        return self.config | {"costs": self.costs}
+    def _decided(self, trials: DevTrials) -> tuple[list[str], Config]:
+        """The transform of each column, and what else was chosen by cross-validation."""
+        words = words_for((USUAL | self.config)["transform"], trials.columns)
+        constant = constant_columns(trials)
+        words = [IGNORED if out else word for out, word in zip(constant, words, strict=True)]
+        if not self.needs_speakers:
+            return words, {}
+        settings = USUAL | self.config
+        self.choice = choose(trials, settings["order"], settings["penalty"], words)
+        best = self.choice.best
+        return list(best.transforms), {"chosen_order": best.order, "penalty": best.penalty}
 
-    def _stages(self) -> list[tuple[str, Stage]]:
-        """The stages there are, each with its place."""
-        there = [place for place in STAGES if self.config[place] is not None]
-        return [(place, PARTS[place].find(self.config[place])) for place in there]
+    @property
+    def _transforms(self) -> bool:
+        return (USUAL | self.config)["transform"] != "none"
 
+    def _steps(
+        self, columns: Columns, words: Sequence[str], first: bool | None = None
+    ) -> Iterator[tuple[str, Stage, Config]]:
+        """The stages there are, each with its place and with settings that say what it is given.
 
-def score_pairs(asv: Any, cm: Any) -> Floats:
-    """Both scores of each trial as one float64 array (2, trials), checked.
+        ``first`` says whether there are transforms; by default as a fit to these columns has them.
+        """
+        settings = USUAL | self.config | {"costs": self.costs, "words": words}
+        settings["label"] = self.label
+        if (self._transforms or not columns.is_pair) if first is None else first:
+            yield "transform", TRANSFORM, settings | {"columns": columns}
+        columns = columns.only([word != IGNORED for word in words])
+        if self.config["density"] is not None:
+            stage = PARTS["density"].find(self.config["density"])
+            yield "density", stage, settings | {"columns": columns}
+            columns = Columns((*PAIR.names, *columns.names[columns.scores :]))
+        if self.config["calibration"] is not None:
+            stage = PARTS["calibration"].find(self.config["calibration"])
+            yield "calibration", stage, settings | {"columns": columns}
 
-    Raises:
-        InputError: A score is not a number, not finite or huge, or the lengths do not agree.
-    """
-    sides = as_finite(asv, "asv"), as_finite(cm, "cm")
-    if not len(sides[0]):
-        raise InputError("asv must have at least one score")
-    if len(sides[0]) != len(sides[1]):
-        raise InputError(f"asv and cm differ in shape: {sides[0].shape} and {sides[1].shape}")
-    return np.stack(sides)
-
-
-def dev_trials(asv: Any, cm: Any, labels: Any) -> tuple[Floats, Codes]:
-    """Checked score pairs (2, trials) and codes to fit to, every class among them."""
-    pairs, codes = score_pairs(asv, cm), as_labels(labels)
-    trials = pairs.shape[1]
-    if len(codes) != trials:
-        raise InputError(f"labels have shape {codes.shape}, but there are {trials} trials")
-    for code in TrialClass:
-        if not (codes == code).any():
-            raise InputError(
-                f"labels hold no {code} trial (code {int(code)}) among {trials}; "
-                "a fit needs spoof (0), target (1) and nontarget (2)"
-            )
-    return pairs, codes
+    def _sides(self, scores: Any, columns: Columns, words: Sequence[str]) -> Any:
+        """LLR pairs, or the mean of the columns of each kind where there are no LLRs."""
+        if self.gives_llrs:
+            return scores[:2]
+        places = columns.only([word != IGNORED for word in words]).sides()
+        return namespace(scores).stack([scores[place].mean(0) for place in places])
 
 
 def _parts(**given: Any) -> dict[str, str | Other | None]:
@@ -259,18 +356,40 @@ def _parts(**given: Any) -> dict[str, str | Other | None]:
     return found
 
 
-def _check(config: Config) -> None:
-    """Raise at numbers out of range."""
-    if config["components"] > MOST_COMPONENTS:
-        raise InputError(
-            f"components must be at most {MOST_COMPONENTS}, got {config['components']}"
-        )
-    penalty, prior = config["penalty"], config["effective_prior"]
-    if penalty is not None and not 0 <= penalty < float("inf"):
-        raise InputError(f"penalty must be finite and at least 0, got {penalty}")
-    if not 0 < prior < 1:
-        raise InputError(f"effective_prior must lie in (0, 1), got {prior}")
-    if config["cm_positives"] not in ("bonafide", "target"):
-        raise InputError(
-            f"cm_positives must be 'bonafide' or 'target', got {config['cm_positives']!r}"
-        )
+def columns_of(state: State) -> Columns:
+    """The columns that a state is of."""
+    return from_bytes(state["names"]) if "names" in state else PAIR
+
+
+def layout_of(state: State, columns: Columns) -> tuple[Columns, list[str]]:
+    """Columns of a state, and the transform of each."""
+    if "transform.word" not in state:
+        return columns, ["none"] * len(columns.names)
+    return columns, [WORDS[number] for number in state["transform.word"].tolist()]
+
+
+def _sized_by_data(state: State) -> State:
+    """Values of shapes that no setting says: knots, which ascend, and values of transforms."""
+    sized = {name: state[name] for name in state if name == "transform.value"}
+    if "calibration.knots" in state:
+        knots = state["calibration.knots"]
+        if knots.ndim != 2 or (np.diff(knots) < 0).any():
+            raise InputError("calibration.knots must ascend on both sides")
+        sized |= dict.fromkeys(("calibration.knots", "calibration.llrs"), knots[:2])
+    return sized
+
+
+def _at(place: str, values: State) -> State:
+    return {f"{place}.{name}": value for name, value in values.items()}
+
+
+def _given(place: str, scores: Any, settings: Config) -> Any:
+    """What a stage is given: a density the scores, without measures of quality."""
+    return scores[: settings["columns"].scores] if place == "density" else scores
+
+
+def _applied(place: str, stage: Stage, values: State, scores: Any, settings: Config) -> Any:
+    """What comes out of a stage; measures of quality pass a density by."""
+    result = stage.apply(values, _given(place, scores, settings), settings)
+    quality = scores[settings["columns"].scores :] if place == "density" else scores[:0]
+    return namespace(scores).concatenate([result, quality]) if len(quality) else result

@@ -1,20 +1,26 @@
-"""Calibration: maps from a pair of scores (or LLRs) to a pair of better LLRs."""
+"""Calibration: maps from scores (or a pair of LLRs) to a pair of better LLRs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from lightning_sasv.checks import Codes, Floats
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.columns import PAIR, Columns
 from lightning_sasv.fusion.densities import Config, Stage, State
+from lightning_sasv.fusion.features import Basis, minimise_pair_loss
 from lightning_sasv.fusion.logistic import (
     SMALL_PENALTY,
     Affine,
     fit_joint,
     fit_multinomial,
+    logistic_of_side,
     logit,
+    moments_of_columns,
+    multinomial_loss,
     weighted_logistic,
 )
 from lightning_sasv.metrics.functional.pav import pools
@@ -24,31 +30,33 @@ from lightning_sasv.trials import TrialClass
 Sides = dict[str, tuple[Floats, Floats]]
 
 
-def split_sides(scores: Floats, labels: Codes, cm_positives: str) -> Sides:
+def split_sides(scores: Sequence[Floats] | Floats, labels: Codes, cm_positives: str) -> Sides:
     """Positives and negatives of the ASV and of the CM calibration, by the name of the side.
 
     ASV: target against nontarget, spoof left out. CM: bona fide (or target) against spoof.
+
+    Args:
+        scores: ASV scores and CM scores, each (n,) or (columns, n).
+        labels: ``TrialClass`` codes (n,).
+        cm_positives: ``bonafide`` or ``target``.
     """
     target, spoof = labels == TrialClass.TARGET, labels == TrialClass.SPOOF
     positive = ~spoof if cm_positives == "bonafide" else target
     asv, cm = scores
     nontarget = labels == TrialClass.NONTARGET
-    return {"asv": (asv[target], asv[nontarget]), "cm": (cm[positive], cm[spoof])}
+    return {
+        "asv": (asv[..., target], asv[..., nontarget]),
+        "cm": (cm[..., positive], cm[..., spoof]),
+    }
 
 
 def fit_paper(scores: Floats, labels: Codes, config: Config) -> Affine:
     """Calibration as in the paper's published numbers.
 
     Every positive weighs π and every negative 1 − π, π being the fraction of positives; a penalty
-    of ½a² (``penalty`` 1) is on the slope; logit π is subtracted from the intercept.
+    of ½‖w‖² (``penalty`` 1) is on the slopes; logit π is subtracted from the intercept.
     """
-    maps = []
-    for name, (pos, neg) in split_sides(scores, labels, config["cm_positives"]).items():
-        prior = len(pos) / (len(pos) + len(neg))
-        weights = (prior, 1 - prior)
-        slope, intercept = weighted_logistic(pos, neg, weights, _penalty(config, 1.0), name)
-        maps.append((slope, intercept - logit(prior)))
-    return _diagonal(maps)
+    return _two_sides(scores, labels, config, 1.0, lambda pos, neg: (pos / (pos + neg), 1.0, 1.0))
 
 
 def fit_effective_prior(scores: Floats, labels: Codes, config: Config) -> Affine:
@@ -57,12 +65,42 @@ def fit_effective_prior(scores: Floats, labels: Codes, config: Config) -> Affine
     The log-loss is that of the posterior ``σ(ax + b + logit P)``, so that ax + b is an LLR
     whatever the proportions of the data. No penalty unless one is asked for.
     """
-    prior, maps = config["effective_prior"], []
-    for name, (pos, neg) in split_sides(scores, labels, config["cm_positives"]).items():
-        weights = (prior / len(pos), (1 - prior) / len(neg))
-        slope, intercept = weighted_logistic(pos, neg, weights, _penalty(config, 0.0), name)
-        maps.append((slope, intercept - logit(prior)))
-    return _diagonal(maps)
+    prior = config["effective_prior"]
+    return _two_sides(scores, labels, config, 0.0, lambda pos, neg: (prior, pos, neg))
+
+
+def _two_sides(
+    scores: Floats,
+    labels: Codes,
+    config: Config,
+    penalty: float,
+    weigh: Callable[[int, int], tuple[float, float, float]],
+) -> Affine:
+    """Logistic regressions of each side on its own columns.
+
+    Args:
+        scores: Scores (columns, n).
+        labels: ``TrialClass`` codes (n,).
+        config: Settings.
+        penalty: Ridge strength of the recipe.
+        weigh: Prior P and divisors of P and 1 − P in the weights of a positive and of a negative,
+            from how many there are of each.
+    """
+    columns = config.get("columns", PAIR)
+    places = columns.sides()
+    weight, bias = np.zeros((2, columns.scores)), np.zeros(2)
+    parts = split_sides([scores[place] for place in places], labels, config["cm_positives"])
+    for k, (place, (pos, neg)) in enumerate(zip(places, parts.values(), strict=True)):
+        prior, share, other = weigh(pos.shape[1], neg.shape[1])
+        weights, ridge = (prior / share, (1 - prior) / other), _penalty(config, penalty)
+        if len(pos) == 1:
+            name = columns.shown[place][0]
+            weight[k, place], found = weighted_logistic(pos[0], neg[0], weights, ridge, name)
+        else:
+            names, strength = columns.shown[place], np.full(len(pos), ridge)
+            weight[k, place], found = logistic_of_side(pos, neg, weights, strength, names)
+        bias[k] = found - logit(prior)
+    return weight, bias
 
 
 def _penalty(config: Config, default: float) -> float:
@@ -70,24 +108,72 @@ def _penalty(config: Config, default: float) -> float:
     return default if config["penalty"] is None else float(config["penalty"])
 
 
-def _diagonal(maps: list[tuple[float, float]]) -> Affine:
-    """Weight and bias of two separate affine maps."""
-    slopes, intercepts = np.array(maps).T
-    return np.diag(slopes), intercepts
-
-
 def _affine(recipe: Callable[[Floats, Codes, Config], Affine]) -> Stage:
-    """``y = W x + b`` on score pairs, fitted by a recipe."""
+    """``y = W x + b`` on all columns, fitted by a recipe."""
 
-    def fit(pairs: Floats, codes: Codes, config: Config) -> State:
-        weight, bias = recipe(pairs, codes, config)
+    def start(config: Config) -> State:
+        asv, _, _ = config["columns"].counts
+        weight = np.zeros((2, len(config["columns"].names)))
+        weight[0, 0] = weight[1, asv] = 1.0
+        return {"weight": weight, "bias": np.zeros(2)}
+
+    def fit(scores: Floats, codes: Codes, config: Config) -> State:
+        weight, bias = recipe(scores, codes, config)
         return {"weight": weight, "bias": bias}
 
     return Stage(
-        lambda config: {"weight": np.eye(2), "bias": np.zeros(2)},
-        fit,
-        lambda state, pairs, config: state["weight"] @ pairs + state["bias"][:, None],
+        start, fit, lambda state, scores, _: state["weight"] @ scores + state["bias"][:, None]
     )
+
+
+_LINEAR = _affine(
+    lambda scores, codes, config: fit_multinomial(
+        scores, codes, _penalty(config, SMALL_PENALTY), config["columns"]
+    )
+)
+
+
+def _start_multinomial(config: Config) -> State:
+    """The identity; ``quadratic`` and the moments are there unless the order is ``linear``."""
+    state = _LINEAR.start(config)
+    if config["order"] == "linear":
+        return state
+    columns: Columns = config["columns"]
+    return state | {
+        "quadratic": np.zeros((2, columns.scores, columns.scores)),
+        "centre": np.zeros(len(columns.names)),
+        "scale": np.ones(len(columns.names)),
+    }
+
+
+def _fit_curved(scores: Floats, codes: Codes, config: Config) -> State:
+    """Multinomial logistic regression of all orders, on standardised columns z.
+
+    ``llr = W z + zᵀ Q z + b``, Q upper triangular and 0 but for what the order allows.
+    """
+    if config["order"] == "linear":
+        return _LINEAR.fit(scores, codes, config)
+    columns, order = config["columns"], config.get("chosen_order", config["order"])
+    centre, scale = moments_of_columns(scores, columns.shown)
+    standard = (scores - centre[:, None]) / scale[:, None]
+    basis = Basis(standard, order, columns.scores)
+    start, loss = np.zeros((2, basis.size)), multinomial_loss(codes)
+    theta = minimise_pair_loss(basis, loss, _penalty(config, SMALL_PENALTY), start)
+    quadratic = np.zeros((2, columns.scores, columns.scores))
+    for k, (i, j) in enumerate(basis.pairs):
+        quadratic[:, i, j] = theta[:, columns.scores + k]
+    middle = slice(columns.scores, columns.scores + len(basis.pairs))
+    state = {"weight": np.delete(theta, middle, axis=1)[:, :-1], "bias": theta[:, -1]}
+    return state | {"quadratic": quadratic, "centre": centre, "scale": scale}
+
+
+def _apply_multinomial(state: State, scores: Any, config: Config) -> Any:
+    if "quadratic" not in state:
+        return _LINEAR.apply(state, scores, config)
+    standard = (scores - state["centre"][:, None]) / state["scale"][:, None]
+    own = standard[: state["quadratic"].shape[-1]]
+    curved = (state["quadratic"] @ own * own).sum(1)
+    return state["weight"] @ standard + curved + state["bias"][:, None]
 
 
 def fit_isotonic(scores: Floats, labels: Codes, config: Config) -> State:
@@ -98,9 +184,14 @@ def fit_isotonic(scores: Floats, labels: Codes, config: Config) -> State:
     at either end) keep the LLRs finite. The number of knots is that of the data; the shorter side
     repeats its last one.
     """
-    curves = [
-        pav_llrs(*side) for side in split_sides(scores, labels, config["cm_positives"]).values()
-    ]
+    columns = config.get("columns", PAIR)
+    if not columns.one_each:
+        raise InputError(
+            f"calibration: pav takes one ASV and one CM score, not {', '.join(columns.names)}; "
+            "put a density before it, or take effective_prior"
+        )
+    sides = split_sides(scores, labels, config["cm_positives"])
+    curves = [pav_llrs(*side) for side in sides.values()]
     longest = max(len(knots) for knots, _ in curves)
     knots, llrs = (
         np.stack([np.pad(part, (0, longest - len(part)), mode="edge") for part in parts])
@@ -153,12 +244,10 @@ def _identity_knots(_: Config) -> State:
 CALIBRATIONS: dict[str, Stage] = {
     "paper": _affine(fit_paper),
     "effective_prior": _affine(fit_effective_prior),
-    "multinomial": _affine(
-        lambda pairs, codes, config: fit_multinomial(pairs, codes, _penalty(config, SMALL_PENALTY))
-    ),
+    "multinomial": Stage(_start_multinomial, _fit_curved, _apply_multinomial),
     "joint": _affine(
-        lambda pairs, codes, config: fit_joint(
-            pairs, codes, config["costs"], _penalty(config, SMALL_PENALTY)
+        lambda scores, codes, config: fit_joint(
+            scores, codes, config["costs"], _penalty(config, SMALL_PENALTY), config["columns"]
         )
     ),
     "pav": Stage(_identity_knots, fit_isotonic, _interpolated),

@@ -73,7 +73,7 @@ def as_density(thing: Any, **settings: Any) -> Stage:
         return np.stack([target - nontarget, target - spoof])
 
     def start(config: Config) -> State:
-        own = one.start(config.get("columns", 2))
+        own = one.start(config["columns"].scores)
         return {name: np.stack([np.asarray(value, float)] * 3) for name, value in own.items()}
 
     return Stage(start, fit, _on_arrays(apply))
@@ -95,7 +95,7 @@ def as_calibration(thing: Any, **settings: Any) -> Stage:
     one: Calibration = _made(thing, Calibration, settings)
 
     def start(config: Config) -> State:
-        own = one.start(config.get("columns", 2))
+        own = one.start(len(config["columns"].names))
         return {name: np.asarray(value, float) for name, value in own.items()}
 
     def fit(scores: Floats, codes: Codes, _: Config) -> State:

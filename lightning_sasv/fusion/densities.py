@@ -1,8 +1,9 @@
-"""Class-conditional densities of the score pair s = [asv, cm], and the LLRs they give.
+"""Class-conditional densities of the scores of a trial, and the LLRs they give.
 
-Score pairs have the shape (2, trials). What a density learns is a state of float64 values whose
-first axis counts classes, ordered as ``TrialClass``. Fits are made of arrays; ``apply`` takes
-arrays or tensors, whatever pairs and state are.
+Scores have the shape (d, trials): ASV columns first, then CM columns; d is 2 for the pair. What a
+density learns is a state of float64 values whose first axis counts classes, ordered as
+``TrialClass``. Fits are made of arrays; ``apply`` takes arrays or tensors, whatever scores and
+state are.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ Config = Mapping[str, Any]
 
 
 class Stage(NamedTuple):
-    """A step on the way of a score pair: a density, or a calibration.
+    """A step on the way of the scores of a trial: a density, or a calibration.
+
+    The settings are those of the system, and ``columns``, the :class:`Columns` that it is given: a
+    density those of the scores, a calibration the same, or the pair of LLRs after a density, and
+    measures of quality if it is ``multinomial``.
 
     Attributes:
         start: State before any fit, of the right shapes, from the settings.
-        fit: State from score pairs (2, trials), codes (trials,) and the settings.
-        apply: Pairs (2, trials) from the state, pairs and the settings.
+        fit: State from scores (columns, trials), codes (trials,) and the settings.
+        apply: LLR pairs (2, trials) from the state, scores and the settings.
     """
 
     start: Callable[[Config], State]
@@ -55,148 +60,175 @@ def _density(
 
     Args:
         names: Names of the fitted values: weights where there are components, means, matrices.
-        axes: Axes of a value before those of the pair.
-        fit_class: Values of one class from its points (2, n).
+        axes: Axes of a value before those of the columns.
+        fit_class: Values of one class from its points (d, n).
         log_prob: Log densities (3, trials).
     """
 
     def start(config: Config) -> State:
-        shape = axes(config)
-        zero, unit = np.zeros((*shape, 2)), np.tile(np.eye(2), (*shape, 1, 1))
+        shape, columns = axes(config), config["columns"].scores
+        zero, unit = np.zeros((*shape, columns)), np.tile(np.eye(columns), (*shape, 1, 1))
         values = (np.full(shape, 1 / shape[-1]), zero, unit)[-len(names) :]
         return dict(zip(names, values, strict=True))
 
-    def fit(pairs: Floats, codes: Codes, config: Config) -> State:
-        fits = [fit_class(pairs[:, codes == code], code, config) for code in TrialClass]
+    def fit(scores: Floats, codes: Codes, config: Config) -> State:
+        fits = [fit_class(scores[:, codes == code], code, config) for code in TrialClass]
         return dict(zip(names, map(np.stack, zip(*fits, strict=True)), strict=True))
 
-    def apply(state: State, pairs: Any, config: Config) -> Any:
-        spoof, target, nontarget = log_prob(state, pairs, config)
-        return namespace(pairs).stack([target - nontarget, target - spoof])
+    def apply(state: State, scores: Any, config: Config) -> Any:
+        spoof, target, nontarget = log_prob(state, scores, config)
+        return namespace(scores).stack([target - nontarget, target - spoof])
 
     return Stage(start, fit, apply)
 
 
 def moments_of(points: Floats, weights: Floats | None = None) -> tuple[Floats, Floats]:
-    """Mean (2,) and maximum-likelihood covariance (2, 2) of points (2, n), optionally weighted."""
+    """Mean (d,) and maximum-likelihood covariance (d, d) of points (d, n), optionally weighted."""
     share = np.full(points.shape[1], 1.0) if weights is None else weights
     mean = points @ share / share.sum()
     centred = points - mean[:, None]
     return mean, (share * centred) @ centred.T / share.sum()
 
 
-def floored(covariance: Floats, code: TrialClass) -> Floats:
-    """Covariances (..., 2, 2) plus :data:`COVARIANCE_FLOOR` on the diagonal, positive definite.
+def floored(covariance: Floats, code: TrialClass, config: Config) -> Floats:
+    """Covariances (..., d, d) plus :data:`COVARIANCE_FLOOR` on the diagonal, positive definite.
 
     Raises:
-        InputError: A covariance is singular even so: the two scores of the class are collinear on
-            a scale at which the floor is lost to rounding.
+        InputError: A covariance is singular even so: columns of the class are collinear on a scale
+            at which the floor is lost to rounding.
     """
-    result = covariance + COVARIANCE_FLOOR * np.eye(2)
+    size = covariance.shape[-1]
+    result = covariance + COVARIANCE_FLOOR * np.eye(size)
     with np.errstate(invalid="ignore"):
-        singular = ~(_factor(result)[2] ** 2 > _ROUNDING * result[..., 1, 1])
+        pivots = np.stack([row[-1] ** 2 for row in _factor(result)], axis=-1)
+        singular = ~(pivots > _ROUNDING * np.diagonal(result, axis1=-2, axis2=-1))
+    singular[..., 0] = False
     if singular.any():
-        worst = covariance[singular].reshape(-1, 2, 2)[0].tolist()
+        worst = covariance[singular.any(axis=-1)].reshape(-1, size, size)[0].tolist()
+        names = config["columns"].shown if "columns" in config else ("asv", "cm")
+        last = int(np.argmax(singular.reshape(-1, size).any(axis=0)))
         raise InputError(
-            f"asv and cm are collinear in class {code}: covariance {worst} is singular"
+            f"{', '.join(names[:last])} and {names[last]} are collinear in class {code}: "
+            f"covariance {worst} is singular"
         )
     return result
 
 
-def _factor(covariance: Any) -> tuple[Any, Any, Any]:
-    """Cholesky factor of covariances (..., 2, 2): its entries (0, 0), (1, 0) and (1, 1), (...)."""
-    xp = namespace(covariance)
-    first = xp.sqrt(covariance[..., 0, 0])
-    below = covariance[..., 1, 0] / first
-    return first, below, xp.sqrt(covariance[..., 1, 1] - below * below)
+def _factor(covariance: Any) -> list[list[Any]]:
+    """Cholesky factor of covariances (..., d, d): the rows of its lower triangle, entries (...)."""
+    xp, rows = namespace(covariance), list[list[Any]]()
+    for i in range(covariance.shape[-1]):
+        row: list[Any] = []
+        for j, above in enumerate(rows):
+            rest = covariance[..., i, j]
+            for k in range(j):
+                rest = rest - row[k] * above[k]
+            row.append(rest / above[j])
+        rest = covariance[..., i, i]
+        for entry in row:
+            rest = rest - entry * entry
+        rows.append([*row, xp.sqrt(rest)])
+    return rows
 
 
 def mahalanobis(points: Any, mean: Any, covariance: Any) -> tuple[Any, Any]:
     """Squared Mahalanobis distances, and the log determinants of the covariances.
 
     Args:
-        points: Points (2, n).
-        mean: Means (..., 2).
-        covariance: Covariances (..., 2, 2).
+        points: Points (d, n).
+        mean: Means (..., d).
+        covariance: Covariances (..., d, d).
 
     Returns:
         Distances (..., n) and log determinants (..., 1).
     """
-    width, slope, height = (part[..., None] for part in _factor(covariance))
-    first = (points[0] - mean[..., 0, None]) / width
-    second = (points[1] - mean[..., 1, None] - first * slope) / height
-    return first * first + second * second, 2 * namespace(points).log(width * height)
+    rows = [[entry[..., None] for entry in row] for row in _factor(covariance)]
+    whitened, distance = list[Any](), 0.0
+    for i, row in enumerate(rows):
+        rest = points[i] - mean[..., i, None]
+        for done, entry in zip(whitened, row, strict=False):
+            rest = rest - done * entry
+        whitened.append(rest / row[-1])
+        distance = distance + whitened[-1] * whitened[-1]
+    widths, log = [row[-1] for row in rows], namespace(points).log
+    first = widths[0] * widths[1] if len(widths) > 1 else widths[0]  # the pair's in one product
+    return distance, 2 * sum((log(width) for width in widths[2:]), start=log(first))
 
 
 def gaussian_log_prob(points: Any, mean: Any, covariance: Any) -> Any:
-    """Bivariate normal log density; shapes as in :func:`mahalanobis`."""
+    """Normal log density; shapes as in :func:`mahalanobis`."""
     distance, log_determinant = mahalanobis(points, mean, covariance)
-    return -0.5 * (distance + log_determinant) - math.log(2 * math.pi)
+    return -0.5 * (distance + log_determinant) - _log_two_pi(mean)
+
+
+def _log_two_pi(mean: Any) -> float:
+    return mean.shape[-1] / 2 * math.log(2 * math.pi)
 
 
 def _per_class(_: Config) -> tuple[int, ...]:
     return (len(TrialClass),)
 
 
-def _fit_gaussian(points: Floats, code: TrialClass, _: Config) -> tuple[Floats, Floats]:
+def _fit_gaussian(points: Floats, code: TrialClass, config: Config) -> tuple[Floats, Floats]:
     """Maximum-likelihood moments, covariances divided by n."""
     mean, covariance = moments_of(points)
-    return mean, floored(covariance, code)
+    return mean, floored(covariance, code, config)
 
 
-def _fit_diagonal(points: Floats, code: TrialClass, _: Config) -> tuple[Floats, Floats]:
+def _fit_diagonal(points: Floats, code: TrialClass, config: Config) -> tuple[Floats, Floats]:
     mean, covariance = moments_of(points)
-    return mean, floored(np.diag(np.diagonal(covariance)), code)
+    return mean, floored(np.diag(np.diagonal(covariance)), code, config)
 
 
-def _gaussian_log_probs(state: State, pairs: Any, _: Config) -> Any:
-    return gaussian_log_prob(pairs, state["mean"], state["covariance"])
+def _gaussian_log_probs(state: State, scores: Any, _: Config) -> Any:
+    return gaussian_log_prob(scores, state["mean"], state["covariance"])
 
 
 _MOMENTS = ("mean", "covariance")
 _GAUSSIAN = _density(_MOMENTS, _per_class, _fit_gaussian, _gaussian_log_probs)
 
 
-def _fit_tied(pairs: Floats, codes: Codes, config: Config) -> State:
+def _fit_tied(scores: Floats, codes: Codes, config: Config) -> State:
     """One covariance for all classes: the mean of theirs, each weighted by its share of trials."""
-    means, covariances = zip(*(moments_of(pairs[:, codes == k]) for k in TrialClass), strict=True)
+    means, covariances = zip(*(moments_of(scores[:, codes == k]) for k in TrialClass), strict=True)
     shares = [np.mean(codes == code) for code in TrialClass]
     tied = sum(share * one for share, one in zip(shares, covariances, strict=True))
-    covariance = [floored(np.asarray(tied), code) for code in TrialClass]
+    covariance = [floored(np.asarray(tied), code, config) for code in TrialClass]
     return {"mean": np.stack(means), "covariance": np.stack(covariance)}
 
 
 def fit_student_t(points: Floats, code: TrialClass, config: Config) -> tuple[Floats, Floats]:
-    """Location (2,) and scatter (2, 2) of a bivariate Student-t with ν degrees of freedom, by EM.
+    """Location (d,) and scatter (d, d) of a Student-t with ν degrees of freedom, by EM.
 
-    ``p(s) = |Σ|^(−½) (1 + δ/ν)^(−(ν+2)/2) / 2π`` with δ the squared Mahalanobis distance. Each EM
-    step weighs a trial by u = (ν+2)/(ν+δ), so that trials far out count little (Lange, Little and
+    ``p(s) ∝ |Σ|^(−½) (1 + δ/ν)^(−(ν+d)/2)`` with δ the squared Mahalanobis distance. Each EM step
+    weighs a trial by u = (ν+d)/(ν+δ), so that trials far out count little (Lange, Little and
     Taylor 1989); the scatter is divided by Σu, which has the same fixed point as n and reaches it
     sooner (Kent, Tyler and Vardi 1994).
     """
-    dof = config["dof"]
+    dof, columns = config["dof"], len(points)
     mean, scatter = _fit_gaussian(points, code, config)
     for _ in range(_MAX_ITERATIONS):
         distance, _ = mahalanobis(points, mean, scatter)
         previous = np.append(mean, scatter)
-        mean, scatter = moments_of(points, (dof + 2) / (dof + distance))
-        scatter = floored(scatter, code)
+        mean, scatter = moments_of(points, (dof + columns) / (dof + distance))
+        scatter = floored(scatter, code, config)
         current = np.append(mean, scatter)
         if math.hypot(*(current - previous)) <= _STUDENT_TOLERANCE * math.hypot(*current):
             break
     return mean, scatter
 
 
-def _student_log_probs(state: State, pairs: Any, config: Config) -> Any:
-    distance, log_determinant = mahalanobis(pairs, state["mean"], state["scatter"])
-    tail = -0.5 * (config["dof"] + 2) * namespace(pairs).log1p(distance / config["dof"])
-    return tail - 0.5 * log_determinant - math.log(2 * math.pi)
+def _student_log_probs(state: State, scores: Any, config: Config) -> Any:
+    distance, log_determinant = mahalanobis(scores, state["mean"], state["scatter"])
+    dof, columns = config["dof"], state["mean"].shape[-1]
+    tail = -0.5 * (dof + columns) * namespace(scores).log1p(distance / dof)
+    return tail - 0.5 * log_determinant - _log_two_pi(state["mean"])
 
 
 def fit_mixture(points: Floats, code: TrialClass, config: Config) -> tuple[Floats, Floats, Floats]:
-    """Weights (c,), means (c, 2) and covariances (c, 2, 2) of c Gaussians, by EM.
+    """Weights (c,), means (c, d) and covariances (c, d, d) of c Gaussians, by EM.
 
-    The start depends on the data alone: the points (2, n), ordered along their principal axis, cut
+    The start depends on the data alone: the points (d, n), ordered along their principal axis, cut
     into groups of equal size. EM ends when the mean log-likelihood gains less than 1e-7.
 
     Raises:
@@ -212,7 +244,7 @@ def fit_mixture(points: Floats, code: TrialClass, config: Config) -> tuple[Float
         mean = share @ points.T / total[:, None]
         centred = points - mean[..., None]
         covariance = (share[:, None] * centred) @ np.swapaxes(centred, 1, 2) / total[:, None, None]
-        covariance, weight = floored(covariance, code), total / total.sum()
+        covariance, weight = floored(covariance, code, config), total / total.sum()
         parts = gaussian_log_prob(points, mean, covariance) + np.log(weight)[:, None]
         log_prob = reduce(log_add, parts)
         share = np.exp(parts - log_prob)
@@ -223,15 +255,15 @@ def fit_mixture(points: Floats, code: TrialClass, config: Config) -> tuple[Float
 
 
 def _ordered_groups(points: Floats, components: int) -> Floats:
-    """One-hot groups (components, n) of equal size along the principal axis of points (2, n)."""
+    """One-hot groups (components, n) of equal size along the principal axis of points (d, n)."""
     axis = np.linalg.eigh(moments_of(points)[1]).eigenvectors[:, -1]
     rank = np.argsort(np.argsort(axis @ points, kind="stable"), kind="stable")
     return np.asarray(np.eye(components)[:, rank * components // points.shape[1]])
 
 
-def _mixture_log_probs(state: State, pairs: Any, config: Config) -> Any:
-    parts = gaussian_log_prob(pairs, state["mean"], state["covariance"])  # (3, c, trials)
-    parts = parts + namespace(pairs).log(state["weight"])[..., None]
+def _mixture_log_probs(state: State, scores: Any, config: Config) -> Any:
+    parts = gaussian_log_prob(scores, state["mean"], state["covariance"])  # (3, c, trials)
+    parts = parts + namespace(scores).log(state["weight"])[..., None]
     return reduce(log_add, [parts[:, k] for k in range(parts.shape[1])])
 
 

@@ -1,4 +1,4 @@
-"""Logistic regression of scores: on one score, on pairs, and of the nonlinear score itself.
+"""Logistic regression of scores: of two classes, of all three, and of the nonlinear score itself.
 
 Each fit standardises the scores inside, which changes nothing but the rounding, and minimises a
 smooth function with the derivatives given here.
@@ -7,13 +7,16 @@ smooth function with the derivatives given here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats, as_finite, check_spread
 from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.columns import PAIR, Columns
+from lightning_sasv.fusion.features import Basis, PairLoss, minimise_pair_loss
 from lightning_sasv.numerics import log_add, minimise
 from lightning_sasv.trials import CLASS_ORDER, TrialClass
 
@@ -21,10 +24,7 @@ SMALL_PENALTY = 1e-10
 """Default ridge: too weak to be seen in a score, enough to keep separable classes finite."""
 
 Affine = tuple[Floats, Floats]
-"""Weight (2, 2) and bias (2,) of the map ``y = W x + b`` from score pairs to LLR pairs."""
-
-PairLoss = Callable[[Floats], tuple[float, Floats, Floats]]
-"""Maps LLR pairs y (2, n) to the loss, its gradient (2, n) and its Hessian (2, 2, n) in y."""
+"""Weight (2, d) and bias (2,) of the map ``y = W x + b`` from scores to LLR pairs."""
 
 
 def weighted_logistic(
@@ -57,15 +57,44 @@ def weighted_logistic(
         >>> weighted_logistic(np.array([1.0, -1.0]), np.array([1.0, -1.0]), (1.0, 1.0), 0.0)
         (0.0, 0.0)
     """
-    scores = np.concatenate([positives, negatives])
-    check_spread(as_finite(scores, name), name)
     if penalty == 0:
+        for scores in (positives, negatives):
+            as_finite(scores, name)
+        check_spread(np.concatenate([positives, negatives]), name)
         _check_overlap(positives, negatives, name)
-    sizes = [len(positives), len(negatives)]
+    sides = positives[None], negatives[None]
+    slopes, intercept = logistic_of_side(*sides, weights, np.array([penalty]), (name,))
+    return float(slopes[0]), intercept
+
+
+def logistic_of_side(
+    positives: Floats,
+    negatives: Floats,
+    weights: tuple[float, float],
+    penalty: Floats,
+    names: Sequence[str],
+) -> tuple[Floats, float]:
+    """Slopes (k,) and intercept of the weighted logistic regression of a class on k columns.
+
+    Args:
+        positives: Scores (k, n) of the positive class.
+        negatives: Scores (k, m) of the negative class.
+        weights: Weight of every positive and of every negative trial.
+        penalty: Strength of the ridge on each slope, (k,).
+        names: What the columns are called in messages.
+
+    Raises:
+        InputError: As for :func:`weighted_logistic`.
+    """
+    scores = np.concatenate([positives, negatives], axis=1)
+    for row, name in zip(scores, names, strict=True):
+        check_spread(as_finite(row, name), name)
+    sizes = [positives.shape[1], negatives.shape[1]]
     sign, weight = np.repeat([1.0, -1.0], sizes), np.repeat(weights, sizes)
-    centre, scale = scores.mean(), scores.std()
-    signed = sign * np.stack([(scores - centre) / scale, np.ones_like(scores)])
-    ridge = np.array([penalty, 0.0]) / scale**2
+    centre, scale = scores.mean(axis=1), scores.std(axis=1)
+    standard = (scores - centre[:, None]) / scale[:, None]
+    signed = sign * np.concatenate([standard, np.ones_like(scores[:1])])
+    ridge = np.append(penalty / scale**2, 0.0)
 
     def objective(parameters: Floats) -> tuple[float, Floats, Floats]:
         losses, error = _log_loss(parameters @ signed)
@@ -75,8 +104,9 @@ def weighted_logistic(
         hessian = (signed * (weighted - weighted * error)) @ signed.T + np.diag(ridge)
         return float(value), gradient, hessian
 
-    slope, intercept = minimise(objective, np.zeros(2)).tolist()
-    return float(slope / scale), float(intercept - slope * centre / scale)
+    found = minimise(objective, np.zeros(len(ridge)))
+    slopes = found[:-1] / scale
+    return slopes, float(found[-1] - slopes @ centre)
 
 
 def logit(probability: float) -> float:
@@ -84,45 +114,82 @@ def logit(probability: float) -> float:
     return math.log(probability) - math.log1p(-probability)
 
 
-def fit_multinomial(scores: Floats, labels: Codes, penalty: float = SMALL_PENALTY) -> Affine:
-    """Class-balanced multinomial logistic regression on the score pair.
+def multinomial_loss(labels: Codes) -> PairLoss:
+    """Class-balanced loss of the softmax ``[e^(−llr_ts), 1, e^(−llr_tn)]``.
+
+    ``Σ w [log(1 + e^(−llr_tn) + e^(−llr_ts)) + 1{non} llr_tn + 1{spf} llr_ts]``, w = 1/(3 N_k).
+    """
+    truth = np.stack([labels == TrialClass.NONTARGET, labels == TrialClass.SPOOF]).astype(float)
+    weight = class_weights(labels)
+
+    def loss(llrs: Floats, place: slice) -> tuple[float, Floats, Floats]:
+        log_sum, posterior = log_posteriors(llrs)
+        own, right = weight[place], truth[:, place]
+        value = float(own @ (log_sum + (right * llrs).sum(axis=0)))
+        return value, own * (right - posterior), own * _covariance(posterior)
+
+    return loss
+
+
+def log_posteriors(llrs: Floats) -> tuple[Floats, Floats]:
+    """``log(1 + e^(−llr_tn) + e^(−llr_ts))``, and the posteriors of nontarget and spoof, (2, n)."""
+    top = np.maximum(-llrs.min(axis=0), 0.0)
+    parts = np.exp(-llrs - top)
+    total = parts.sum(axis=0) + np.exp(-top)
+    return top + np.log(total), parts / total
+
+
+def moments_of_columns(scores: Floats, names: Sequence[str]) -> tuple[Floats, Floats]:
+    """Means and standard deviations (d,) of columns that can be standardised."""
+    for name, row in zip(names, scores, strict=True):
+        check_spread(as_finite(row, name), name)
+    return scores.mean(axis=1), scores.std(axis=1)
+
+
+def fit_multinomial(
+    scores: Floats, labels: Codes, penalty: float = SMALL_PENALTY, columns: Columns = PAIR
+) -> Affine:
+    """Class-balanced multinomial logistic regression on all columns.
 
     With equal class weights 1/(3 N_k), the logit differences ``a = W₁x + b₁`` (target against
     nontarget) and ``c = W₂x + b₂`` (target against spoof) of the softmax
     ``[e^(−c), 1, e^(−a)]`` over (spoof, target, nontarget) are LLRs.
 
     Args:
-        scores: Score pairs (2, n).
+        scores: Scores (d, n).
         labels: ``TrialClass`` codes (n,).
         penalty: Ridge on the standardised weights.
+        columns: What the scores are.
     """
-    truth = np.stack([labels == TrialClass.NONTARGET, labels == TrialClass.SPOOF]).astype(float)
-    weight = _class_weights(labels, (1 / 3, 1 / 3, 1 / 3))
-
-    def loss(llrs: Floats) -> tuple[float, Floats, Floats]:
-        log_sum = log_add(np.zeros_like(weight), log_add(-llrs[0], -llrs[1]))
-        posterior = np.exp(-llrs - log_sum)
-        value = float(weight @ (log_sum + (truth * llrs).sum(axis=0)))
-        return value, weight * (truth - posterior), weight * _covariance(posterior)
-
-    return fit_affine_pair(scores, loss, penalty, (np.zeros((2, 2)), np.zeros(2)))
+    centre, scale = moments_of_columns(scores, columns.shown)
+    basis = Basis((scores - centre[:, None]) / scale[:, None])
+    start = np.zeros((2, basis.size))
+    theta = minimise_pair_loss(basis, multinomial_loss(labels), penalty, start)
+    return _unscaled(theta, centre, scale)
 
 
 def fit_joint(
-    scores: Floats, labels: Codes, costs: CostModel, penalty: float = SMALL_PENALTY
+    scores: Floats,
+    labels: Codes,
+    costs: CostModel,
+    penalty: float = SMALL_PENALTY,
+    columns: Columns = PAIR,
 ) -> Affine:
     """Logistic regression of the nonlinear score itself, at the operating point of a cost model.
 
     Both affine maps are learned together, from the log-loss of the posterior
-    ``σ(s + logit π̃_tar)`` with ``s = −log[(1−ρ̃) e^(−a₁x₁−b₁) + ρ̃ e^(−a₂x₂−b₂)]`` and
-    weights π̃_k/N_k, where π̃_k ∝ C_k π_k are the cost-weighted priors and ρ̃ their spoof share
-    (the form of arXiv 2408.11152). The start is the logistic regression of each side alone.
+    ``σ(s + logit π̃_tar)`` with ``s = −log[(1−ρ̃) e^(−w·a−b) + ρ̃ e^(−v·c−e)]``, a the ASV and c
+    the CM scores, and weights π̃_k/N_k, where π̃_k ∝ C_k π_k are the cost-weighted priors and ρ̃
+    their spoof share (the form of arXiv 2408.11152). The start is the logistic regression of each
+    side alone. The loss is not convex: with several columns of a kind the search goes on from a map
+    four times as steep, and the lower minimum is taken.
 
     Args:
-        scores: Score pairs (2, n).
+        scores: Scores (d, n).
         labels: ``TrialClass`` codes (n,).
         costs: Costs and priors of the operating point.
         penalty: Ridge on the standardised weights.
+        columns: What the scores are.
 
     Raises:
         InputError: A class has no weight at all in ``costs``.
@@ -131,76 +198,62 @@ def fit_joint(
         if share <= 0:
             raise InputError(f"costs give the class {code} the weight {share}; joint needs > 0")
     prior = np.array(costs.weights) / sum(costs.weights)
-    weight = _class_weights(labels, prior.tolist())
+    weight = class_weights(labels, prior.tolist())
     sign = np.where(labels == TrialClass.TARGET, 1.0, -1.0)
     log_share = np.log(prior[1:] / prior[1:].sum())[:, None]
     offset = logit(prior[0])
 
-    def loss(llrs: Floats) -> tuple[float, Floats, Floats]:
+    def loss(llrs: Floats, place: slice) -> tuple[float, Floats, Floats]:
         parts = log_share - llrs
         log_sum = log_add(*parts)
         share = np.exp(parts - log_sum)  # ds/dy, (2, n)
-        losses, error = _log_loss(sign * (offset - log_sum))
-        slope = -weight * sign * error  # dL/ds; d²s/dy² is −covariance of the shares
-        outer = weight * error * (1 - error) * (share[:, None] * share)
-        return float(weight @ losses), slope * share, outer - slope * _covariance(share)
+        own, side = weight[place], sign[place]
+        losses, error = _log_loss(side * (offset - log_sum))
+        slope = -own * side * error  # dL/ds; d²s/dy² is −covariance of the shares
+        outer = own * error * (1 - error) * share[[0, 0, 1]] * share[[0, 1, 1]]
+        return float(own @ losses), slope * share, outer - slope * _covariance(share)
 
-    return fit_affine_pair(scores, loss, penalty, _separate_start(scores, labels), diagonal=True)
+    centre, scale = moments_of_columns(scores, columns.shown)
+    basis = Basis((scores - centre[:, None]) / scale[:, None])
+    start, free = _separate_start(basis, labels, columns)
+    theta = minimise_pair_loss(basis, loss, penalty, start, free)
+    if not columns.one_each:
+        steep = minimise_pair_loss(basis, loss, penalty, 4 * theta, free)
+        values = [
+            basis.pair_loss(one, loss)[0] + penalty * np.sum(one[:, :-1] ** 2) / 2
+            for one in (theta, steep)
+        ]
+        theta = steep if values[1] < values[0] else theta
+    return _unscaled(theta, centre, scale)
 
 
-def fit_affine_pair(
-    scores: Floats, loss: PairLoss, penalty: float, start: Affine, *, diagonal: bool = False
-) -> Affine:
-    """Minimiser of ``loss(W x + b) + ½ penalty ‖W D‖²``, D the standard deviations of the scores.
+def _unscaled(theta: Floats, centre: Floats, scale: Floats) -> Affine:
+    """The map of scores as they are from that of standardised ones."""
+    weight = theta[:, :-1] / scale
+    return weight, theta[:, -1] - weight @ centre
 
-    Args:
-        scores: Score pairs x, (2, n).
-        loss: Loss of the mapped pairs.
-        penalty: Ridge strength, per standard deviation so that units of the scores do not matter.
-        start: Map to start from.
-        diagonal: Keep the off-diagonal weights at 0.
+
+def _separate_start(
+    basis: Basis, labels: Codes, columns: Columns
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Balanced logistic regressions of target against nontarget and of target against spoof.
+
+    Returns:
+        Parameters (2, p) of the standardised columns, and which of them are not 0 by design.
     """
-    _check_pairs(scores)
-    centre, scale = scores.mean(axis=1), scores.std(axis=1)
-    standard = (scores - centre[:, None]) / scale[:, None]
-    features = np.concatenate([standard, np.ones_like(standard[:1])])  # (3, n)
-    free = [0, 2, 4, 5] if diagonal else [0, 1, 2, 3, 4, 5]
-    ridge = penalty * np.array([1.0, 1.0, 0.0] * 2)[free]
-
-    def spread_out(parameters: Floats) -> Floats:
-        theta = np.zeros(6)
-        theta[free] = parameters
-        return theta.reshape(2, 3)
-
-    def objective(parameters: Floats) -> tuple[float, Floats, Floats]:
-        value, slope, curvature = loss(spread_out(parameters) @ features)
-        gradient = (slope @ features.T).ravel()[free]
-        blocks = (curvature[:, :, None] * features) @ features.T  # (2, 2, 3, 3)
-        hessian = blocks.transpose(0, 2, 1, 3).reshape(6, 6)[np.ix_(free, free)]
-        value += float(0.5 * (ridge @ parameters**2))
-        return value, gradient + ridge * parameters, hessian + np.diag(ridge)
-
-    weight, bias = start
-    theta = np.column_stack([weight * scale, bias + weight @ centre])
-    theta = spread_out(minimise(objective, theta.ravel()[free]))
-    weight = theta[:, :2] / scale
-    return weight, theta[:, 2] - weight @ centre
+    start, free = np.zeros((2, basis.size)), np.full((2, basis.size), False)
+    others = (TrialClass.NONTARGET, TrialClass.SPOOF)
+    for k, (side, other) in enumerate(zip(columns.sides(), others, strict=True)):
+        own = [labels == TrialClass.TARGET, labels == other]
+        pos, neg = (basis.columns[side][:, mask] for mask in own)
+        weights = 0.5 / pos.shape[1], 0.5 / neg.shape[1]
+        names, ridge = columns.shown[side], np.full(len(pos), 1e-4)
+        start[k, side], start[k, -1] = logistic_of_side(pos, neg, weights, ridge, names)
+        free[k, side] = free[k, -1] = True
+    return start, free
 
 
-def _separate_start(scores: Floats, labels: Codes) -> Affine:
-    """Balanced logistic regressions of target against nontarget and of target against spoof."""
-    _check_pairs(scores)
-    maps = []
-    sides = {"asv": TrialClass.NONTARGET, "cm": TrialClass.SPOOF}
-    for row, (name, other) in zip(scores, sides.items(), strict=True):
-        positives, negatives = row[labels == TrialClass.TARGET], row[labels == other]
-        weights = (0.5 / len(positives), 0.5 / len(negatives))
-        maps.append(weighted_logistic(positives, negatives, weights, 1e-4 * row.var(), name))
-    slopes, intercepts = np.array(maps).T
-    return np.diag(slopes), intercepts
-
-
-def _class_weights(labels: Codes, prior: tuple[float, ...] | list[float]) -> Floats:
+def class_weights(labels: Codes, prior: Sequence[float] = (1 / 3, 1 / 3, 1 / 3)) -> Floats:
     """Weight π_k/N_k of each trial, (n,); the priors are those of :data:`CLASS_ORDER`."""
     weight = np.empty(len(labels))
     for code, share in zip(CLASS_ORDER, prior, strict=True):
@@ -209,10 +262,9 @@ def _class_weights(labels: Codes, prior: tuple[float, ...] | list[float]) -> Flo
 
 
 def _covariance(shares: Floats) -> Floats:
-    """``diag(p) − p pᵀ`` of each column of shares (2, n): (2, 2, n)."""
-    cross = -shares[0] * shares[1]
-    first, second = shares - shares**2
-    return np.array([[first, cross], [cross, second]])
+    """``diag(p) − p pᵀ`` of each column of shares (2, n): entries 00, 01 and 11, (3, n)."""
+    first, second = shares
+    return np.stack([first - first**2, -first * second, second - second**2])
 
 
 def _log_loss(margin: Floats) -> tuple[Floats, Floats]:
@@ -220,12 +272,6 @@ def _log_loss(margin: Floats) -> tuple[Floats, Floats]:
     small = np.exp(-np.abs(margin))
     loss = np.maximum(-margin, 0.0) + np.log1p(small)
     return loss, np.where(margin >= 0, small, 1.0) / (1 + small)
-
-
-def _check_pairs(scores: Floats) -> None:
-    """Raise if one side of score pairs cannot be standardised."""
-    for name, side in zip(("asv", "cm"), scores, strict=True):
-        check_spread(as_finite(side, name), name)
 
 
 def _check_overlap(positives: Floats, negatives: Floats, name: str) -> None:

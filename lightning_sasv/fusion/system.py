@@ -9,18 +9,24 @@ import torch
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.base import Fusion, dev_trials, score_pairs
+from lightning_sasv.fusion.base import Fusion, columns_of, layout_of
+from lightning_sasv.fusion.columns import DevTrials
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, Where, examine, numbered
+from lightning_sasv.fusion.transforms import check_transforms
 from lightning_sasv.trials import FusedScores
+
+SIZED_BY_DATA = ("calibration.knots", "calibration.llrs", "transform.value")
+"""Buffers whose last axis is as long as the data made it."""
 
 
 class FusionSystem(Fusion, nn.Module):
-    """ASV and CM scores in, one SASV score out.
+    """ASV and CM scores, any number of each, in, one SASV score out.
 
     Arguments and stages as for :class:`Fusion`. What ``fit`` learns is kept in float64 buffers
-    (``density.*``, ``calibration.*``, ``rho``), which stay float64 when the module around them is
-    cast to another type, and follow it to its device. Gradients flow through ``forward``.
+    (``transform.*``, ``density.*``, ``calibration.*``, ``rho``), which stay float64 when the module
+    around them is cast to another type, and follow it to its device. Names of columns, where there
+    are more than the pair, are in the buffer ``names``. Gradients flow through ``forward``.
 
     Example:
         >>> system = FusionSystem(rule="sum")
@@ -35,10 +41,15 @@ class FusionSystem(Fusion, nn.Module):
         """Make the buffers."""
         self.density = nn.Module() if self.config["density"] else None
         self.calibration = nn.Module() if self.config["calibration"] else None
-        for name, value in {"rho": None, **state}.items():
-            place, _, own = name.rpartition(".")
-            buffer = None if value is None else torch.from_numpy(value)
-            self.get_submodule(place).register_buffer(own, buffer)
+        self.register_buffer("rho", None)
+        for name, value in state.items():
+            self._make_buffer(name, torch.as_tensor(value))
+
+    def _make_buffer(self, name: str, value: Tensor) -> None:
+        place, _, own = name.rpartition(".")
+        if place and getattr(self, place, None) is None:
+            self.add_module(place, nn.Module())
+        self.get_submodule(place).register_buffer(own, value)
 
     def arrays(self) -> State:
         """The state as arrays."""
@@ -49,60 +60,82 @@ class FusionSystem(Fusion, nn.Module):
         """Whether scores can be fused: after ``fit``, or at once where nothing is to be learned."""
         return bool(self.fitted)
 
-    def fit(self, asv: Any, cm: Any, labels: Any, where: Where = numbered) -> FusionSystem:
+    def fit(
+        self, asv: Any, cm: Any, labels: Any, where: Where = numbered, **more: Any
+    ) -> FusionSystem:
         """Learn everything from development trials.
 
         What makes the result doubtful (a few far scores, a class of few trials, …) is in
-        ``warnings`` afterwards.
+        ``warnings`` afterwards, what was fused in ``columns``, and what cross-validation tried and
+        chose in ``choice``.
 
         Args:
-            asv: ASV scores, (trials,), as tensor, array or list.
-            cm: CM scores, (trials,).
+            asv: ASV scores, (trials,) or (trials, k), as tensor, array or list.
+            cm: CM scores, (trials,) or (trials, m).
             labels: ``TrialClass`` codes or words, (trials,).
-            where: Names a trial in a warning, ``where(row, "asv" or "cm")``.
+            where: Names a trial in a warning, ``where(row, column)``; the column is ``asv`` or
+                ``cm`` for the pair, else the name of the column.
+            **more: ``speakers``, the enrolled speaker of each trial, (trials,), which ``cv`` needs;
+                ``quality``, measures of quality, (trials,) or (trials, q), linear features of
+                ``multinomial`` that no other stage looks at; ``columns``, the names of all columns
+                (``asv_…``, then ``cm_…``, then ``quality_…``), by default ``asv_1``, ``asv_2``, ….
 
         Returns:
             The system itself.
 
         Raises:
-            InputError: A score that is not finite or constant, an unknown label, a class without
-                trials, or lengths that do not agree; what was learned before stays.
+            InputError: A score that is not finite, columns that are constant or nearly singular,
+                an unknown label, a class without trials, or lengths that do not agree; what was
+                learned before stays.
         """
-        pairs, codes = dev_trials(asv, cm, labels)
+        more = {name: value for name, value in more.items() if value is not None}
+        trials = self.dev_trials(asv, cm, labels, **more)
         try:
-            self.store(self.fit_state(asv, cm, labels))
+            self.store(self.fit_state(asv, cm, labels, **more))
         except InputError as error:
-            doubts = examine(self.config | {"trim": self.trim}, {}, pairs, codes, None, where)
+            doubts = examine(self.config | {"trim": self.trim}, {}, trials, None, where)
             causes = [one["text"] for one in doubts if one["code"] == "dominated"][:1]
             raise InputError("; ".join([str(error), *causes])) from None
-        self.warnings = self.examine(asv, cm, labels, where)
+        self.warnings = self._examine(trials, where)
         return self
 
-    def examine(self, asv: Any, cm: Any, labels: Any, where: Where = numbered) -> list[FitWarning]:
+    def examine(
+        self, asv: Any, cm: Any, labels: Any, where: Where = numbered, **more: Any
+    ) -> list[FitWarning]:
         """What makes the fit to these development trials doubtful; arguments as for ``fit``."""
-        pairs, codes = dev_trials(asv, cm, labels)
-        state = self.arrays()
-        fused = self.fuse_pairs(state, pairs).sasv
-        return examine(self.config | {"trim": self.trim}, state, pairs, codes, fused, where)
+        return self._examine(self.dev_trials(asv, cm, labels, **more), where)
 
-    def forward(self, asv: Any, cm: Any) -> FusedScores:
+    def _examine(self, trials: DevTrials, where: Where) -> list[FitWarning]:
+        state = self.arrays()
+        fused = self.fuse_pairs(state, trials.scores, trials.columns).sasv
+        return examine(self.config | {"trim": self.trim}, state, trials, fused, where)
+
+    def forward(self, asv: Any, cm: Any, quality: Any = None) -> FusedScores:
         """Fuse scores.
 
         Args:
-            asv: ASV scores, (trials,).
-            cm: CM scores, (trials,).
+            asv: ASV scores, (trials,) or (trials, k), the columns in the order of ``fit``.
+            cm: CM scores, (trials,) or (trials, m).
+            quality: Measures of quality, where the system was fitted with them.
 
         Returns:
             Float64 scores of shape (trials,), on the device of the module.
 
         Raises:
-            InputError: A score that is not finite, or lengths that do not agree.
+            InputError: A score that is not finite, or shapes that are not those of the fit.
             RuntimeError: The system has not been fitted.
         """
-        checked = zip((asv, cm), score_pairs(asv, cm), strict=True)
-        sides = [x if isinstance(x, Tensor) else torch.from_numpy(column) for x, column in checked]
-        pairs = torch.stack([x.to(self.fitted.device, torch.float64) for x in sides])
-        return self.fuse_pairs(dict(self.named_buffers()), pairs)
+        columns, checked = self.checked(asv, cm, quality)
+        rows, done = list[Tensor](), 0
+        for values in (asv, cm, quality)[: 2 + (columns.counts[2] > 0)]:
+            count = columns.counts[len(rows)]
+            own = (
+                values if isinstance(values, Tensor) else torch.from_numpy(checked[done:][:count].T)
+            )
+            own = own.to(self.fitted.device, torch.float64)
+            rows, done = [*rows, own[:, None] if own.ndim == 1 else own], done + count
+        scores = torch.cat(rows, dim=1).T
+        return self.fuse_pairs(dict(self.named_buffers()), scores, columns)
 
     def extra_repr(self) -> str:
         """Names of the stages."""
@@ -116,10 +149,18 @@ class FusionSystem(Fusion, nn.Module):
         new values; by a new buffer where the shape changes or the old one was made in inference
         mode.
         """
+        self.columns = columns_of(state)
+        known = dict(self.named_buffers())
+        for name in known.keys() - state.keys():
+            place, _, own = name.rpartition(".")
+            delattr(self.get_submodule(place), own)
         with torch.inference_mode(False), torch.no_grad():
             for name, value in state.items():
-                buffer, fresh = self.get_buffer(name), torch.as_tensor(value)
-                if buffer.shape == fresh.shape and not buffer.is_inference():
+                fresh = torch.as_tensor(value)
+                buffer = known.get(name, self.fitted)
+                if name not in known:
+                    self._make_buffer(name, fresh.to(buffer.device))
+                elif buffer.shape == fresh.shape and not buffer.is_inference():
                     buffer.copy_(fresh)
                 else:
                     self._replace_buffer(name, fresh.to(buffer.device, buffer.dtype))
@@ -139,13 +180,27 @@ class FusionSystem(Fusion, nn.Module):
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Take the number of knots from the state dict, and drop the axis of seeds it once had."""
+        """Take columns and sizes from the state dict, and drop the axis of seeds it once had."""
+        own = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
+        if "names" in own or "transform.word" in own or not self.columns.is_pair:
+            self._take_layout(state_dict, prefix)
         for name, buffer in self.named_buffers():
             value = state_dict.get(prefix + name)
             if value is None:
                 continue
             if value.ndim == buffer.ndim + 1 and len(value) == 1:
                 state_dict[prefix + name] = value = value[0]
-            if name in ("calibration.knots", "calibration.llrs") and value.ndim == buffer.ndim:
-                self._replace_buffer(name, buffer.new_empty((*buffer.shape[:1], value.shape[-1])))
+            if name in SIZED_BY_DATA and value.ndim == buffer.ndim:
+                self._replace_buffer(name, buffer.new_empty((*buffer.shape[:-1], value.shape[-1])))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _take_layout(self, state_dict: dict[str, Any], prefix: str) -> None:
+        """Make the buffers of the columns that a state dict is of."""
+        names = ("names", "transform.word", "transform.size", "transform.value")
+        found = {
+            n: state_dict[prefix + n].numpy(force=True) for n in names if prefix + n in state_dict
+        }
+        columns = columns_of(found)
+        check_transforms(found, len(columns.names))
+        start = self.start_state(*layout_of(found, columns))
+        self.store(start | {"fitted": self.fitted.numpy(force=True)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -34,6 +34,8 @@ OUR_SYSTEMS: dict[str, dict[str, Any]] = {
     "M3": {"calibration": "multinomial", "rule": "nonlinear"},
     # Both affine maps learned from the log-loss of the nonlinear score at an operating point.
     "J3": {"calibration": "joint", "rule": "nonlinear", "rho": "priors", "costs": "asvspoof5"},
+    # M3 with the squares of the standardised scores.
+    "Q3": {"calibration": "multinomial", "order": "squares", "rule": "nonlinear"},
 }
 
 SYSTEMS: dict[str, dict[str, Any]] = PAPER_SYSTEMS | OUR_SYSTEMS
@@ -54,11 +56,13 @@ class FusionSettings(TypedDict, total=False):
     rho: float | str
     dof: float
     components: int
-    penalty: float | None
+    penalty: float | str | None
     effective_prior: float
     cm_positives: str
     costs: str | dict[str, float]
     trim: float | None
+    order: str
+    transform: str | dict[str, str]
 
 
 def build_system(name: str, **overrides: Any) -> FusionSystem:
@@ -87,7 +91,9 @@ def build_system(name: str, **overrides: Any) -> FusionSystem:
                 f"a fusion system has no setting {setting!r}; expected one of {', '.join(known)}"
                 f"{meant(setting, known)}"
             )
-    return FusionSystem(**(SYSTEMS[name] | overrides))
+    system = FusionSystem(**(SYSTEMS[name] | overrides))
+    system.name = name
+    return system
 
 
 def system_names(text: str) -> list[str]:
@@ -98,7 +104,7 @@ def system_names(text: str) -> list[str]:
 
     Example:
         >>> system_names("L3c,ours")
-        ['L3c', 'L3t', 'M3', 'J3']
+        ['L3c', 'L3t', 'M3', 'J3', 'Q3']
     """
     groups = {"paper": PAPER_SYSTEMS, "ours": OUR_SYSTEMS, "all": SYSTEMS}
     parts = [part.strip() for part in re.split(r"[][,'\"]", text) if part.strip()]
@@ -119,6 +125,11 @@ def fit_systems(
     labels: Any,
     names: Iterable[str] = tuple(SYSTEMS),
     where: Where = numbered,
+    *,
+    speakers: Any = None,
+    quality: Any = None,
+    columns: Sequence[str] | None = None,
+    failures: dict[str, str] | None = None,
     **overrides: Any,
 ) -> dict[str, FusionSystem]:
     """Named systems, each fitted to the same development trials.
@@ -128,30 +139,52 @@ def fit_systems(
         cm: CM scores of the development trials.
         labels: ``TrialClass`` codes or words of the development trials.
         names: Keys of :data:`SYSTEMS`.
-        where: Names a trial in the ``warnings`` of a system, ``where(row, "asv" or "cm")``.
+        where: Names a trial in the ``warnings`` of a system, see ``FusionSystem.fit``.
+        speakers: Enrolled speaker of each trial.
+        quality: Measures of quality of each trial.
+        columns: Names of all columns.
+        failures: Where given, a system that cannot be fitted is noted here with the reason, and
+            the others go on.
         **overrides: Arguments of :class:`FusionSystem` that replace those of every system.
+
+    Raises:
+        InputError: A system cannot be fitted; with ``failures`` only if none can.
 
     Example:
         >>> asv, cm, labels = [0.1, 0.6, 0.2, 0.7], [1.0, 2.0, 1.5, -3.0], [2, 1, 2, 0]
         >>> sorted(fit_systems(asv, cm, labels, ["L2", "L3"]))
         ['L2', 'L3']
     """
-    return {name: build_system(name, **overrides).fit(asv, cm, labels, where) for name in names}
+    more = {"speakers": speakers, "quality": quality, "columns": columns}
+    fitted, noted = {}, {} if failures is None else failures
+    for name in names:
+        try:
+            fitted[name] = build_system(name, **overrides).fit(asv, cm, labels, where, **more)
+        except InputError as error:
+            if failures is None:
+                raise
+            noted[name] = str(error)
+    if noted and not fitted:
+        raise InputError(next(iter(noted.values())))
+    return fitted
 
 
-def fuse_systems(systems: Mapping[str, Any], asv: Any, cm: Any) -> dict[str, FusedScores]:
+def fuse_systems(
+    systems: Mapping[str, Any], asv: Any, cm: Any, quality: Any = None
+) -> dict[str, FusedScores]:
     """Scores of every system on trials whose labels are none of its business.
 
     Args:
         systems: Fitted systems by name.
         asv: ASV scores.
         cm: CM scores.
+        quality: Measures of quality, where the systems were fitted with them.
 
     Example:
         >>> fuse_systems({"B1": build_system("B1")}, [0.5], [2.0])["B1"].sasv.tolist()
         [2.5]
     """
-    return {name: system(asv, cm) for name, system in systems.items()}
+    return {name: system(asv, cm, quality) for name, system in systems.items()}
 
 
 def fit_and_fuse(

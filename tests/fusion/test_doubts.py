@@ -83,7 +83,7 @@ def test_healthy_trials_raise_no_doubt(trials, name):
     assert build_system(name).fit(*trials).warnings == []
 
 
-DOUBTED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3"}
+DOUBTED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3", "Q3"}
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -12,14 +12,15 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSettings, FusionSystem, build_system
 from lightning_sasv.plugins import Other, Simple
 
-PLAIN = {str, int, float, type(None), dict[str, float]}
+PLAIN = {str, int, float, type(None), dict[str, float], dict[str, str]}
 
 
 def test_settings_are_those_of_a_system_and_plain():
     hints = get_type_hints(FusionSettings)
     parameters = signature(FusionSystem).parameters
-    assert list(hints) == list(parameters) == list(build_system("B1", trim=3).config)
-    assert list(hints)[:-1] == list(build_system("B1").config)
+    full = build_system("Q3", trim=3, transform="rank")
+    assert list(hints) == list(parameters) == list(full.config)
+    assert list(hints)[:-3] == list(build_system("B1").config)
     for hint in hints.values():
         assert set(get_args(hint) or [hint]) <= {*PLAIN, Other}
     own = get_type_hints(Other)

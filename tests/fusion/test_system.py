@@ -178,7 +178,7 @@ def test_a_failed_fit_changes_nothing(trials):
 
 def test_the_zoo_is_configuration():
     assert list(PAPER_SYSTEMS) == ["B1", "B1c", "L2", "L2c", "L3", "L3c", "B1v2", "Post"]
-    assert list(SYSTEMS)[8:] == ["L3t", "M3", "J3"]
+    assert list(SYSTEMS)[8:] == ["L3t", "M3", "J3", "Q3"]
     assert build_system("L3c", rho=0.5).rho.item() == 0.5
     assert "rho=0.5" in repr(build_system("L3c", rho=0.5))
     with pytest.raises(ValueError, match="unknown system 'L4'"):

@@ -1,0 +1,190 @@
+"""Choice of order, penalty and transforms by cross-validation over the speakers of dev.
+
+Folds: the distinct speakers, sorted, number j in fold j mod K, K = min(10, speakers). Every trial
+is scored once by the fit to the other folds; transforms, standardisation and class weights are
+those of that training part. The criterion is the class-balanced cross-entropy
+``L = ⅓ Σ_k mean over class k of −log P_k`` in nats, all folds pooled. Nothing is random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lightning_sasv.checks import Codes, Floats
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.columns import DevTrials
+from lightning_sasv.fusion.features import ORDERS, Basis, minimise_pair_loss
+from lightning_sasv.fusion.logistic import SMALL_PENALTY, log_posteriors, multinomial_loss
+from lightning_sasv.fusion.transforms import (
+    CHOSEN,
+    IGNORED,
+    apply_transforms,
+    domain,
+    fit_transforms,
+)
+from lightning_sasv.trials import TrialClass
+
+PENALTIES = (1e-3, 1e-4, 1e-5, 1e-6)
+MOST_FOLDS = 10
+_BETTER, _WORTH_IT = 1e-6, 0.99
+_DECREMENT = 1e-11
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings that were tried, and the criterion they have.
+
+    Attributes:
+        order: Order of the features.
+        penalty: Ridge.
+        transforms: Transform of each column.
+        criterion: Held-out class-balanced cross-entropy in nats.
+    """
+
+    order: str
+    penalty: float
+    transforms: tuple[str, ...]
+    criterion: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and all that was tried, in the order in which it was.
+
+    Attributes:
+        best: The candidate that was chosen.
+        tried: Every candidate.
+    """
+
+    best: Candidate
+    tried: list[Candidate] = field(default_factory=list)
+
+
+def folds_of(speakers: np.ndarray | None, codes: Codes) -> np.ndarray:
+    """Number of the fold of each trial.
+
+    Raises:
+        InputError: No speakers, fewer than two, or a training part without one of the classes.
+
+    Example:
+        >>> folds_of(np.array(["b", "a", "b", "a"] * 3), np.arange(12) % 3)
+        array([1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0])
+    """
+    if speakers is None:
+        raise InputError(
+            "cross-validation (cv) needs the enrolled speaker of each dev trial; give speakers, "
+            "or fixed values for order, penalty and transform"
+        )
+    names, places = np.unique(speakers, return_inverse=True)
+    if len(names) < 2:
+        raise InputError(
+            f"cross-validation (cv) needs at least 2 dev speakers, got {len(names)}: "
+            f"{', '.join(names)}"
+        )
+    folds = places % min(MOST_FOLDS, len(names))
+    for fold in range(folds.max() + 1):
+        for code in TrialClass:
+            if not (codes[folds != fold] == code).any():
+                left_out = ", ".join(names[fold :: folds.max() + 1])
+                raise InputError(
+                    f"cross-validation (cv): without the dev speaker(s) {left_out} there is no "
+                    f"{code} trial to fit to"
+                )
+    return np.asarray(folds)
+
+
+def held_out_llrs(
+    trials: DevTrials,
+    folds: np.ndarray,
+    order: str,
+    penalties: Sequence[float],
+    transforms: Sequence[str],
+) -> Floats:
+    """LLR pairs of every trial by the fit to the other folds, (penalties, 2, trials).
+
+    Each fit starts from that of the penalty before.
+    """
+    result = np.empty((len(penalties), 2, len(folds)))
+    names, scores = trials.columns.shown, trials.columns.scores
+    kept = [word != IGNORED for word in transforms]
+    scores = sum(kept[:scores])
+    for fold in range(folds.max() + 1):
+        train, held = folds != fold, folds == fold
+        codes = trials.codes[train]
+        own = fit_transforms(transforms, trials.scores[:, train], codes, names)
+        columns = apply_transforms(own, trials.scores)
+        centre, scale = columns[:, train].mean(axis=1), columns[:, train].std(axis=1)
+        standard = (columns - centre[:, None]) / np.where(scale > 0, scale, 1.0)[:, None]
+        basis, loss = Basis(standard[:, train], order, scores), multinomial_loss(codes)
+        outside = Basis(standard[:, held], order, scores)
+        theta = np.zeros((2, basis.size))
+        for k, penalty in enumerate(penalties):
+            theta = minimise_pair_loss(basis, loss, penalty, theta, decrement=_DECREMENT)
+            parts = [theta @ outside.block(place) for place in outside.places]
+            result[k][:, held] = np.concatenate(parts, axis=1)
+    return result
+
+
+def cross_entropy(llrs: Floats, codes: Codes) -> float:
+    """Class-balanced cross-entropy ``⅓ Σ_k mean −log P_k`` of LLR pairs (2, trials), in nats."""
+    losses = log_posteriors(llrs)[0]
+    losses = losses + np.where(codes == TrialClass.NONTARGET, llrs[0], 0.0)
+    losses = losses + np.where(codes == TrialClass.SPOOF, llrs[1], 0.0)
+    return float(np.mean([losses[codes == code].mean() for code in TrialClass]))
+
+
+def choose(
+    trials: DevTrials, order: str, penalty: float | str | None, transforms: Sequence[str]
+) -> Choice:
+    """Settings by cross-validation; what is not ``cv`` is fixed.
+
+    First order and penalty, all columns that are ``cv`` at ``none``: of the candidates in their
+    order (linear, squares, quadratic; within each 1e-3, 1e-4, 1e-5, 1e-6) one replaces the best so
+    far only if it is better by more than 1e-6 of it. Then the transforms, column by column: the
+    better of ``logit`` (of bounded columns) and ``rank`` is taken if the criterion falls below
+    0.99 of what it was.
+
+    Args:
+        trials: Development trials with speakers.
+        order: One of the orders, or ``cv``.
+        penalty: A number, ``None`` for the usual one, or ``cv``.
+        transforms: A word for each column; those that are ``cv`` are chosen.
+
+    Raises:
+        InputError: As for :func:`folds_of`.
+    """
+    folds = folds_of(trials.speakers, trials.codes)
+    words = tuple("none" if word == CHOSEN else word for word in transforms)
+    fixed = SMALL_PENALTY if penalty is None else penalty
+    penalties = PENALTIES if penalty == CHOSEN else (float(fixed),)
+    tried: list[Candidate] = []
+
+    def candidates(name: str, among: Sequence[float], words: Sequence[str]) -> list[Candidate]:
+        llrs = held_out_llrs(trials, folds, name, among, words)
+        losses = [cross_entropy(one, trials.codes) for one in llrs]
+        settings = zip(among, losses, strict=True)
+        return [Candidate(name, float(p), tuple(words), loss) for p, loss in settings]
+
+    for name in ORDERS if order == CHOSEN else (order,):
+        tried += candidates(name, penalties, words)
+    best = tried[0]
+    for one in tried:
+        if one.criterion < best.criterion * (1 - _BETTER):
+            best = one
+    for column in (k for k, word in enumerate(transforms) if word == CHOSEN):
+        others = list(_alternatives(best.transforms, column, trials.scores[column]))
+        found = [candidates(best.order, [best.penalty], other)[0] for other in others]
+        tried += found
+        better = min(found, key=lambda one: one.criterion)
+        if better.criterion < _WORTH_IT * best.criterion:
+            best = better
+    return Choice(best, tried)
+
+
+def _alternatives(words: tuple[str, ...], column: int, values: Floats) -> Iterator[tuple[str, ...]]:
+    """The words with another transform of one column."""
+    for word in ("logit", "rank") if domain(values) is not None else ("rank",):
+        yield (*words[:column], word, *words[column + 1 :])

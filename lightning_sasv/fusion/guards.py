@@ -1,0 +1,134 @@
+"""Columns that no system can do anything with, or not this one: found before they do harm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lightning_sasv.checks import Codes, Floats, check_spread
+from lightning_sasv.errors import InputError
+from lightning_sasv.fusion.columns import DevTrials
+from lightning_sasv.fusion.densities import COVARIANCE_FLOOR, Config, State
+from lightning_sasv.fusion.features import products
+from lightning_sasv.fusion.transforms import domain
+from lightning_sasv.trials import TrialClass
+
+CONSTANT = 1e-12
+"""A standard deviation below this share of max(1, |mean|) is none."""
+COPY = 1e-9
+"""Columns are copies of each other if their correlation is so close to 1 or −1."""
+SINGULAR, NARROW, SMALL = 1e-6, 1e-4, 0.01
+"""Variances in a class below the first are an error, below the second doubtful; a column whose
+standard deviation over all trials is below the third is merely in small units."""
+
+
+def constant_columns(trials: DevTrials) -> list[bool]:
+    """Which columns are constant on dev, and so ignored.
+
+    Raises:
+        InputError: All columns of a kind are.
+    """
+    columns, scores = trials.columns, trials.scores
+    if columns.names == columns.without_quality().names and columns.one_each:
+        for row, name in zip(scores, columns.shown, strict=True):
+            check_spread(row, name)
+        return [False, False]
+    scale = np.maximum(1.0, np.abs(scores.mean(axis=1)))
+    constant = scores.std(axis=1) <= CONSTANT * scale
+    for kind, place in zip(("ASV", "CM"), columns.sides(), strict=True):
+        if constant[place].all():
+            names = ", ".join(columns.shown[place])
+            value = scores[place][0, 0]
+            raise InputError(
+                f"{names} is constant: all {scores.shape[1]} values are {value}"
+                if place.stop - place.start == 1
+                else f"all {kind} columns are constant on dev: {names}"
+            )
+    return [bool(one) for one in constant]
+
+
+def copies(scores: Floats) -> Iterator[tuple[int, int]]:
+    """Pairs of columns that are copies of each other, but for a factor and an offset."""
+    with np.errstate(all="ignore"):
+        centred = scores - scores.mean(axis=1, keepdims=True)
+        size = np.abs(centred).max(axis=1, keepdims=True)
+        centred /= np.where(size > 0, size, 1.0)
+        products = centred @ centred.T
+        own = np.sqrt(np.diagonal(products))
+        correlation = np.abs(products / np.outer(own, own))
+    for j in range(len(scores)):
+        for i in range(j):
+            if correlation[i, j] > 1 - COPY:
+                yield i, j
+
+
+def check_sizes(place: str, codes: Codes, settings: Config) -> None:
+    """Raise where there are more columns than trials of a class, or more features than trials.
+
+    A pair is fitted to any number of trials; that they are few is a warning.
+    """
+    columns = settings["columns"]
+    if place == "transform" or columns.one_each:
+        return
+    for code in TrialClass:
+        trials = int(np.count_nonzero(codes == code))
+        if columns.scores > trials:
+            raise InputError(
+                f"{columns.scores} columns, but class {code} has only {trials} dev trial(s); "
+                "give more trials or fewer columns"
+            )
+    order = settings.get("chosen_order", settings["order"])
+    features = len(columns.names) + len(products(order, columns.scores))
+    if features > len(codes):
+        raise InputError(
+            f"{features} features (order: {order}) of {len(columns.names)} columns, but only "
+            f"{len(codes)} dev trials; give more trials or fewer columns"
+        )
+
+
+def check_widths(values: State, scores: Floats, codes: Codes, settings: Config) -> None:
+    """Raise where a density is nearly singular in a column, unless it is of a pair.
+
+    Raises:
+        InputError: Of the first such class and column, with the remedy.
+    """
+    if settings["columns"].one_each:
+        return
+    for code, column, variance in narrow(values, codes):
+        if variance < SINGULAR:
+            words = "; ".join(width_in_words(code, column, variance, scores, settings))
+            raise InputError(f"{settings['label']}{words}")
+
+
+def narrow(values: State, codes: Codes) -> Iterator[tuple[TrialClass, int, float]]:
+    """Classes and columns in which a density is nearly singular, the narrowest of each column.
+
+    The variance is that of the class, or of the component, or of the scatter, before the floor.
+    What has no more trials than columns is left out: it is always singular.
+    """
+    found = values.get("covariance", values.get("scatter"))
+    if found is None:
+        return
+    variances = np.diagonal(found, axis1=-2, axis2=-1) - COVARIANCE_FLOOR  # (3, …, d)
+    weights = values.get("weight", np.ones(variances.shape[:-1]))
+    trials = np.array([np.count_nonzero(codes == code) for code in TrialClass])
+    enough = variances.shape[-1] < (weights.T * trials).T
+    variances = np.where(enough[..., None], variances, np.inf)
+    least = variances.reshape(len(TrialClass), -1, variances.shape[-1]).min(axis=1)
+    for column in range(least.shape[1]):
+        for code in TrialClass:
+            if least[code, column] < NARROW:
+                yield code, column, max(float(least[code, column]), 0.0)
+
+
+def width_in_words(
+    code: TrialClass, column: int, variance: float, scores: Floats, settings: Config
+) -> tuple[str, str]:
+    """What is wrong with a column, and the remedy."""
+    name, values = settings["columns"].shown[column], scores[column]
+    remedy = "logit" if domain(values) is not None else "rank"
+    if values.std() < SMALL:
+        remedy = "standard"
+    found = f"the {settings['density']} density of class {code} is nearly singular in {name}: its "
+    return f"{found}variance is {variance:.2g}", f"give this column transform: {remedy}"
