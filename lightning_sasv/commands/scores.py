@@ -16,8 +16,11 @@ from lightning_sasv.report.tables import (
 )
 from lightning_sasv.results import write_version_1
 
+DESCRIBED = {"columns": str | None}
+"""Columns of files are described in words; those of frames, in Python, by a mapping."""
 
-@options_of(evaluation.fuse)
+
+@options_of(evaluation.fuse, typed=DESCRIBED)
 def fuse(**options: Any) -> None:
     """Show what :func:`evaluation.fuse` finds."""
     with progress() as begin:
@@ -26,7 +29,7 @@ def fuse(**options: Any) -> None:
     print_written(options["out"])
 
 
-@options_of(evaluation.evaluate, typed={"files": list[str], "columns": str | None})
+@options_of(evaluation.evaluate, typed={"files": list[str], **DESCRIBED})
 def evaluate(json: str | None, csv: str | None, overwrite: bool, **options: Any) -> None:
     """Show what :func:`evaluation.evaluate` finds, then write it: a full disk costs no result."""
     with progress() as begin:
@@ -45,7 +48,7 @@ def referee(**options: Any) -> None:
     print_verdicts([one.cells for one in verdicts], sources_of(verdicts))
 
 
-@options_of(evaluation.decide)
+@options_of(evaluation.decide, typed=DESCRIBED)
 def decide(**options: Any) -> None:
     """Show what the decisions of :func:`evaluation.decide` cost."""
     found = evaluation.decide(**options, tell=print_notes)
@@ -54,7 +57,7 @@ def decide(**options: Any) -> None:
     print_written(options["out"])
 
 
-@options_of(scores.convert)
+@options_of(scores.convert, typed=DESCRIBED)
 def convert(**options: Any) -> None:
     """Say what :func:`scores.convert` wrote, or what became of a ``metrics.json``."""
     if options["to"] == "metrics-v1":

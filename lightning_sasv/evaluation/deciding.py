@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from lightning_sasv.decisions import (
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
 from lightning_sasv.scores.sources import Tell, read_costs, read_key, read_source, silent
 from lightning_sasv.scores.write import check_same
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
@@ -87,6 +88,7 @@ class Decisions:
         return Path(path)
 
 
+@takes_reading_options
 def decide(
     file: str,
     fitted: str | None = None,
@@ -102,6 +104,7 @@ def decide(
     overwrite: bool = False,
     *,
     tell: Tell = silent,
+    **said: Unpack[ReadingOptions],
 ) -> Decisions:
     """Accept or reject each trial at given costs and priors; print expected and actual cost.
 
@@ -120,6 +123,7 @@ def decide(
         allow_missing: Leave out trials without a score instead of stopping.
         overwrite: Replace OUT though it holds decisions on other scores, or something else.
         tell: Told how the files were read and what was left out.
+        **said: What is said of the file, :class:`..scores.reading.ReadingOptions`.
 
     Returns:
         What was written, and what it costs.
@@ -131,8 +135,9 @@ def decide(
         raise InputError("--fitted DIR is needed: the folder that `lightning fuse --out DIR` wrote")
     model, systems = read_costs(costs), read_fitted_systems(fitted)
     choose_system(systems, system)  # before the work of reading
-    labels = read_key(key, key_format, tell=tell)
-    table = read_source(file, labels, format, allow_missing=allow_missing, tell=tell)
+    how = reading(format, allow_missing, **said)
+    labels = read_key(key, key_format, how=how, tell=tell)
+    table = read_source(file, labels, how=how, tell=tell)
     check_same(Path(out), table, overwrite, also=("decision", "reason"))
     able = {name: one.warnings for name, one in systems.items() if one.gives_llrs}
     chosen = [choose_system(systems, system)] if system or not compare else list(able)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from lightning_sasv.results import (
     write_systems,
 )
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
 from lightning_sasv.scores.sources import Tell, read_costs, read_key, read_source, silent
 from lightning_sasv.scores.write import check_same
 from lightning_sasv.trials import SPLITS, FusedScores, TrialClass
@@ -56,6 +57,7 @@ class FusedResults:
     corpus: str
 
 
+@takes_reading_options
 def fuse(
     *,
     dev: str,
@@ -73,6 +75,7 @@ def fuse(
     overwrite: bool = False,
     tell: Tell = silent,
     begin: Begin | None = None,
+    **said: Unpack[ReadingOptions],
 ) -> FusedResults:
     """Fit fusion systems on dev scores, fuse eval scores, write scores, metrics and the systems.
 
@@ -96,6 +99,7 @@ def fuse(
         overwrite: Write to OUT though it holds results of other scores, or other files.
         tell: Told how the files were read, what was left out, and what makes a fit doubtful.
         begin: Told of long work, for a progress bar.
+        **said: What is said of the score files, :class:`..scores.reading.ReadingOptions`.
 
     Returns:
         What was written.
@@ -104,11 +108,12 @@ def fuse(
 
     names, settings = system_names(systems), Settings(costs=read_costs(costs))
     own: FusionSettings = {"trim": trim}
+    how = reading(format, allow_missing, **said)
     with lock(out):
         tables = []
         for file, key in ((dev, dev_key), (eval, eval_key)):
-            labels = read_key(key, key_format, tell=tell)
-            tables.append(read_source(file, labels, format, allow_missing=allow_missing, tell=tell))
+            labels = read_key(key, key_format, how=how, tell=tell)
+            tables.append(read_source(file, labels, how=how, tell=tell))
         check_folder(out, FUSED, overwrite)
         for split, table in zip(SPLITS, tables, strict=True):
             check_same(scores_file(Path(out), split), table, overwrite)

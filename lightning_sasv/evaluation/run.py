@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
@@ -17,7 +17,7 @@ from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.frames import NAME, Frame, read_frame
 from lightning_sasv.scores.join import stacked
-from lightning_sasv.scores.reading import reading
+from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
 from lightning_sasv.scores.sources import (
     Tell,
     joined_key,
@@ -30,6 +30,7 @@ from lightning_sasv.scores.sources import (
 )
 
 
+@takes_reading_options
 def evaluate(
     files: Frame | list[str] | str | Path,
     key: str | None = None,
@@ -54,11 +55,6 @@ def evaluate(
     not_llr: bool = False,
     allow_missing: bool = False,
     overwrite: bool = False,
-    columns: str | Mapping[str, str] | None = None,
-    labels: str | None = None,
-    ids: Literal["none", "name"] | None = None,
-    negate: str | None = None,
-    log: str | None = None,
     dcf: str = "voxsrc",
     tandem_costs: str = "asvspoof5",
     asv_rates: str | None = None,
@@ -67,6 +63,7 @@ def evaluate(
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
+    **said: Unpack[ReadingOptions],
 ) -> Results:
     """Every metric that the columns of score files allow; several systems are compared.
 
@@ -106,11 +103,6 @@ def evaluate(
         not_llr: The fused scores are no log-likelihood ratios: their actual a-DCF is left out.
         allow_missing: Leave out trials that are not in every file instead of stopping.
         overwrite: Replace the file JSON though it holds no evaluation, or that of other scores.
-        columns: What the columns of the files are, e.g. utterance,score,label; - skips one.
-        labels: What labels are, e.g. bona=1,spoof=0.
-        ids: none takes each row for a trial, name takes folders and file endings off.
-        negate: Roles whose scores change their sign: asv, cm or sasv.
-        log: Roles whose scores are likelihood ratios; their logarithm is taken.
         dcf: Operating point of the ASV DCF: voxsrc (prior of targets 0.05, costs 1 and 1), sre
             (0.01), sre16 (mean of 0.01 and 0.005), or three numbers, e.g. 0.05,1,1.
         tandem_costs: Costs of the t-DCF and of the CM DCF, as for the a-DCF.
@@ -121,17 +113,20 @@ def evaluate(
             their smallest a-DCFs, each at its own threshold and at one for all.
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
+        **said: What is said of the files, :class:`..scores.reading.ReadingOptions`; columns of a
+            frame are a mapping from its names to ours.
 
     Returns:
         What was found.
     """
-    renamed = columns if isinstance(columns, Mapping) else None
-    described = columns if isinstance(columns, str) else None
-    how = reading(format, described, labels, ids, negate, log, allow_missing)
+    how, columns = reading(format, allow_missing, **said), said.get("columns")
     trials = read_key(key, key_format, how=how, tell=tell)
     read = partial(read_source, key=trials, how=how, tell=tell)
     tables = _read_tables(files, read) or {
-        NAME.stem: joined_key(read_frame(files, how, renamed), trials, how, tell)
+        NAME.stem: joined_key(
+            read_frame(files, how, columns if isinstance(columns, Mapping) else None),
+            *(trials, how, tell),
+        )
     }
     unpaired = [name for name, table in tables.items() if table.unpaired]
     if unpaired:

@@ -159,6 +159,7 @@ class Metric:
         of_llrs: Whether it takes the scores for log-likelihood ratios, and is wanted only if they
             are.
         of_dev: Whether it takes a threshold from dev, and is wanted only if that is known.
+        of_spoofs: Whether it is wanted only where there are spoofs.
         of_rates: Whether fixed rates of the verifier do in place of its scores.
         tables: Where it is shown beside ``evaluate``, which shows every metric.
         instead: Metric whose value is shown, and called closest, where this one is undefined.
@@ -180,6 +181,7 @@ class Metric:
     lower_is_better: bool | None = True
     of_llrs: bool = False
     of_dev: bool = False
+    of_spoofs: bool = False
     of_rates: bool = False
     tables: Collection[Place] = ()
     instead: str | None = None
@@ -404,6 +406,12 @@ _ENTRIES = (
     Metric("asv_cllr_calib", "ASV Cllr calib", "bits", _ASV, _cllr("asv", "calib")),
     Metric("asv_min_dcf", "ASV DCF min", "cost", _ASV, _dcf("asv", "min")),
     Metric("asv_act_dcf", "ASV DCF actual", "cost", _ASV, _dcf("asv", "actual")),
+    Metric(
+        *("iapmr", "IAPMR", "rate", _ASV),
+        _rate("fa_spoof"),
+        meaning="spoofs that the verifier accepts at its EER threshold (ISO/IEC 30107-3)",
+        of_spoofs=True,
+    ),
     *_eer("cm", "CM EER", tables=_GROUPS),
     Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=_COMPARED),
     Metric("cm_cllr_min", "CM Cllr min", "bits", _CM, _cllr("cm", "min")),
@@ -620,7 +628,7 @@ def by_group(
         member = column == name
         chosen = np.flatnonzero(member & spoof | ~spoof if attacks else member)
         part = {key: values[chosen] for key, values in columns.items()}
-        found = _evaluate(Classes(part, codes[chosen]), settings, llrs, True)
+        found = _evaluate(Classes(part, codes[chosen]), settings, llrs, True, bool(spoof.any()))
         results[str(name)] = found.values
         if reasons is not None and found.undefined:
             reasons[str(name)] = found.undefined
@@ -692,13 +700,21 @@ def unpaired_metrics(
     return _evaluate(Unpaired(classes), settings, False, True)
 
 
-def _evaluate(classes: Classes, settings: Settings, llrs: bool, allow_missing: bool) -> Explained:
+def _evaluate(
+    classes: Classes,
+    settings: Settings,
+    llrs: bool,
+    allow_missing: bool,
+    spoofs: bool | None = None,
+) -> Explained:
     check_known("convention", settings.convention, Convention)
+    spoofs = TrialClass.SPOOF in classes.codes if spoofs is None else spoofs
     names = [
         metric.name
         for metric in METRICS.values()
         if metric.needs(settings) <= classes.columns.keys()
         and metric.applies(llrs, settings.dev_threshold is not None)
+        and (spoofs or not metric.of_spoofs)
     ]
     found = explained(names, classes, settings, allow_missing=allow_missing)
     for name, task in (("cllr", "sasv"), ("asv_cllr", "asv"), ("cm_cllr", "cm")):

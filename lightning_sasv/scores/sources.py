@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Unpack
 
 from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model
 from lightning_sasv.errors import InputError, meant
@@ -20,7 +20,13 @@ from lightning_sasv.scores.layouts import (
 )
 from lightning_sasv.scores.meaning import layout_of, with_role
 from lightning_sasv.scores.read import read_plain
-from lightning_sasv.scores.reading import Reading, reading, turned
+from lightning_sasv.scores.reading import (
+    Reading,
+    ReadingOptions,
+    reading,
+    takes_reading_options,
+    turned,
+)
 from lightning_sasv.scores.table import ScoreTable, check_numbers, refuse_mixture
 from lightning_sasv.scores.write import write_new
 
@@ -173,6 +179,7 @@ def _key_beside(more: ScoreTable, key: ScoreTable) -> ScoreTable:
     return replace(joined.table, path=key.path, layout=key.layout)
 
 
+@takes_reading_options
 def convert(
     file: str,
     to: str | None = None,
@@ -181,15 +188,11 @@ def convert(
     column: str | None = None,
     key: str | None = None,
     key_format: str | None = None,
-    columns: str | None = None,
-    labels: str | None = None,
-    ids: Literal["none", "name"] | None = None,
-    negate: str | None = None,
-    log: str | None = None,
     allow_missing: bool = False,
     overwrite: bool = False,
     *,
     tell: Tell = silent,
+    **said: Unpack[ReadingOptions],
 ) -> Path:
     """Turn a score file or key into another format.
 
@@ -204,14 +207,10 @@ def convert(
         column: Score to write, where FILE has several and the format has room for one.
         key: Key or trial list to join by trial id; given again, further columns of its trials.
         key_format: Format of the key; recognised when not given.
-        columns: What the columns of FILE are, e.g. utterance,score,label; - skips one.
-        labels: What labels are, e.g. bona=1,spoof=0.
-        ids: none takes each row for a trial, name takes folders and file endings off.
-        negate: Roles whose scores change their sign: asv, cm or sasv.
-        log: Roles whose scores are likelihood ratios; their logarithm is taken.
         allow_missing: Leave out trials of the key without a score instead of stopping.
         overwrite: Replace a file of another content.
         tell: Told how each file was read and what was left out.
+        **said: What is said of the files, :class:`.reading.ReadingOptions`.
 
     Returns:
         The file that was written.
@@ -219,7 +218,7 @@ def convert(
     if to is None:
         raise InputError(f"--to FORMAT is needed, one of {', '.join(LAYOUTS)}")
     layout = layout_named(to)
-    how = reading(format, columns, labels, ids, negate, log, allow_missing)
+    how = reading(format, allow_missing, **said)
     trials = read_key(key, key_format, how=how, labelled=False, tell=tell)
     table = read_source(file, trials, how=how, tell=tell)
     path = table.path

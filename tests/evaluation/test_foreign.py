@@ -84,6 +84,48 @@ def test_signs_and_logarithms(cm_file: Path, tmp_path: Path) -> None:
         evaluated(cm_file, negate="asv")
 
 
+def test_base_of_logarithms(cm_file: Path, tmp_path: Path) -> None:
+    found, _ = evaluated(cm_file)
+    text = "".join(
+        f"{u} {k} {float(s) / np.log(10)}\n"
+        for u, k, s in (row.split() for row in cm_file.read_text().splitlines())
+    )
+    again, said = evaluated(write(tmp_path / "base10.txt", text), log="cm=10")
+    assert again["cm_cllr"] == pytest.approx(found["cm_cllr"])
+    assert "cm_score is turned from base 10 to e" in said
+    for wrong in ("cm=e", "cm=1", "cm=", "x=10"):
+        with pytest.raises(InputError, match=f"--log {wrong[0]}"):
+            reading(log=wrong)
+
+
+def test_every_command_is_told_what_files_are(tmp_path: Path) -> None:
+    """``fuse``, ``decide`` and ``convert`` read as ``evaluate`` does."""
+    scores = toy_scores(240)
+    plain = write_scores(tmp_path / "plain.csv", scores)
+    codes = np.array([2, 0, 1])[scores.label]
+    rows = zip(scores.speaker, scores.utterance, -scores.asv, np.exp(scores.cm), codes, strict=True)
+    text = "".join(f"{s};{u}.wav {a} {c} {k}\n".replace(";", " dir/") for s, u, a, c, k in rows)
+    odd = str(write(tmp_path / "odd.txt", text))
+    said = {"columns": "spk utt asv cm label", "labels": "target=0,nontarget=1,spoof=2",
+            "ids": "name", "negate": "asv", "log": "cm"}  # fmt: skip
+    fused = [
+        evaluation.fuse(dev=f, eval=f, systems="L3", out=str(tmp_path / f"out{n}"), **how)
+        for n, (f, how) in enumerate([(str(plain), {}), (odd, said)])
+    ]
+    a, b = (one.metrics["L3"]["sets"]["eval"]["values"]["sasv_eer"] for one in fused)
+    assert a == pytest.approx(b)
+    decided = [
+        evaluation.decide(f, str(tmp_path / "out0"), out=str(tmp_path / f"d{n}.csv"), **how)
+        for n, (f, how) in enumerate([(str(plain), {}), (odd, said)])
+    ]
+    assert decided[0].frame["decision"].equals(decided[1].frame["decision"])
+    assert decided[1].frame["utterance"].to_list() == scores.utterance.tolist()
+    convert(odd, "csv", str(tmp_path / "again.csv"), **said)
+    again = read_table(tmp_path / "again.csv")
+    np.testing.assert_allclose(again.numbers("cm_score"), scores.cm, rtol=1e-9)
+    assert again.labels().tolist() == scores.label.tolist()
+
+
 def test_ties_are_counted(cm_file: Path, tmp_path: Path) -> None:
     text = "".join(
         f"{u} {k} {round(float(s) / 4)}\n"
