@@ -35,6 +35,7 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "decisions": ("numerics",),
     "plugins": ("program",),
     "metrics": ("decisions", "plugins"),
+    "counting": ("metrics", "files"),
     "fusion": ("metrics",),
     "fitted": ("fusion", "files"),
     "scores": ("places", "files", "decisions", "plugins"),

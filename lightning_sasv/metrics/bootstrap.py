@@ -41,7 +41,7 @@ Scores: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 _NARROW = np.iinfo(np.int8).max
 """Weights up to this are kept in 8 bits: less memory to look them up in."""
 _LARGE = 1 << 24
-_GROUPS = 200
+GROUPS = 200
 """More clusters than this are left out in as many groups: enough for the skewness of BCa."""
 
 NOT_CLUSTERED = "-"
@@ -310,7 +310,7 @@ def _resample(
             progress()
     left_out: list[Any] = [[None] * len(values) for values in once]
     if cells is not None:
-        drawn = [cells.without(group) for group in range(min(cells.numbers[0], _GROUPS))]
+        drawn = [cells.without(group) for group in range(min(cells.numbers[0], GROUPS))]
         left_out = [np.array([system.values(one) for one in drawn]).T for system in systems]
     speakers = None if cells is None else cells.numbers[0]
     return [
@@ -433,8 +433,18 @@ def _replicates(size: int, cells: _Cells | None, n: int, seed: int) -> Iterator[
     # the system. Once this one was, each replicate reuses the memory of the last: twice as fast.
     np.empty(_LARGE, np.int8)
     for replicate in range(n):
-        rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, replicate))))
+        rng = generator(seed, replicate)
         yield cells.drawn(rng) if cells is not None else _trial_weights(rng, size)
+
+
+def generator(seed: int, replicate: int) -> np.random.Generator:
+    """What draws one replicate."""
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, replicate))))
+
+
+def draw(rng: np.random.Generator, number: int) -> NDArray[np.intp]:
+    """How often each of so many clusters is drawn."""
+    return np.bincount(rng.integers(0, number, number), minlength=number)
 
 
 def _trial_weights(rng: np.random.Generator, size: int) -> Weights:
@@ -480,8 +490,7 @@ class _Cells:
         """Each cell weighs the product of how often its clusters are drawn."""
         weights: Any = 1
         for number, clusters in zip(self.numbers, self._clusters, strict=True):
-            counts = np.bincount(rng.integers(0, number, number), minlength=number)
-            weights = weights * np.append(counts, 1)[clusters]  # last: no cluster
+            weights = weights * np.append(draw(rng, number), 1)[clusters]  # last: no cluster
         return _CellWeights(self, weights)
 
     def without(self, group: int) -> _CellWeights:
@@ -489,7 +498,7 @@ class _Cells:
 
         Each cluster is a group of its own unless there are very many.
         """
-        return _CellWeights(self, (self._clusters[0] % _GROUPS != group).astype(np.int64))
+        return _CellWeights(self, (self._clusters[0] % GROUPS != group).astype(np.int64))
 
     def of(self, trials: NDArray[np.intp]) -> NDArray[np.intp]:
         """Cells of some trials, looked up once for all replicates."""

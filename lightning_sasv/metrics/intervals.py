@@ -127,11 +127,24 @@ class Resampled:
         low, high = find(defined, alpha)
         return none._replace(low=low, high=high)
 
+    def at_levels_of(self, other: Resampled, alpha: float = 0.05) -> Interval:
+        """The interval at the levels that BCa finds for other replicates of the same draws."""
+        wanted = other.interval(alpha)
+        defined = np.sort(self.replicates[~np.isnan(self.replicates)])
+        if math.isnan(wanted.low) or wanted.method != "bca" or not defined.size:
+            return wanted if math.isnan(wanted.low) else self.interval(alpha, "percentile")
+        of_other = np.sort(other.replicates[~np.isnan(other.replicates)])
+        low, high = ends(defined, *other._tails(of_other, alpha))
+        return wanted._replace(low=low, high=high)
+
+    def _tails(self, defined: Floats, alpha: float) -> tuple[float, float]:
+        if self.left_out is None or self.speakers is None:
+            return math.nan, math.nan
+        bias, skew = bias_of(self.value, defined), acceleration(self.left_out)
+        return bca_tails(bias, skew, widened(alpha, self.speakers))
+
     def _bca(self, defined: Floats, alpha: float, none: Interval) -> Interval:
-        tails = math.nan, math.nan
-        if self.left_out is not None and self.speakers is not None:
-            bias, skew = bias_of(self.value, defined), acceleration(self.left_out)
-            tails = bca_tails(bias, skew, widened(alpha, self.speakers))
+        tails = self._tails(defined, alpha)
         if math.isnan(sum(tails)):
             why = "BCa needs clusters" if self.left_out is None else "BCa is undefined here"
             return self.interval(alpha, "percentile")._replace(note=f"percentile: {why}")

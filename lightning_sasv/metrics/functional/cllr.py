@@ -213,7 +213,11 @@ def cllr_parts_of(task: Detection) -> CllrParts:
 
 def hull_cllr(found: Hull) -> float:
     """Cllr of the log-likelihood ratios that pooling gives: Cllr_min."""
-    x, y = found.shares()
+    return cllr_of_shares(*found.shares())
+
+
+def cllr_of_shares(x: Floats, y: Floats) -> float:
+    """½ Σ [x log2(1 + y/x) + y log2(1 + x/y)] of pools with shares x and y of the classes."""
     return float(np.sum(x * np.log2(1 + y / x) + y * np.log2(1 + x / y)) / 2)
 
 

@@ -83,9 +83,20 @@ def vertices(positives: Counts, negatives: Counts) -> Index:
     if positives[some[-1]] < positives[-1]:
         some = np.append(some, positives.size - 1)
     x, y = (np.diff(counts[some], prepend=0) for counts in (positives, negatives))
-    weight = np.add(x, y, dtype=np.float64)
-    ends: Index = some[isotonic_regression(x / weight, weights=weight).blocks[1:] - 1]
+    ends: Index = some[pooled(x, y)[1:] - 1]
     return ends
+
+
+def pooled(positives: Counts, negatives: Counts) -> Index:
+    """Where pools begin, and the end, of groups of trials in ascending order, none of them empty.
+
+    Example:
+        >>> pooled(np.array([0, 1, 0, 1]), np.array([1, 0, 1, 0]))
+        array([0, 1, 3, 4])
+    """
+    weight = np.add(positives, negatives, dtype=np.float64)
+    blocks: Index = isotonic_regression(positives / weight, weights=weight).blocks
+    return blocks
 
 
 def hull(positives: Counts, negatives: Counts) -> Hull:

@@ -1,0 +1,207 @@
+"""Files of counts: ``NAME.counts.safetensors``. Equal states are equal bytes; nothing is executed.
+
+A header (JSON) names columns, grids, cuts, rows in sorted order and sources; the tensors hold, for
+each column, the occupied cells of (row, bin) as gaps and their counts in the smallest type that
+holds them, the same by class on the fine grid, rejected trials at the cuts and the losses in two
+limbs. What a header claims is compared with the bytes of the file before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from lightning_sasv import __version__
+from lightning_sasv.counting.column import UNIT, Column
+from lightning_sasv.counting.state import COLUMNS, Counts, Row, Source
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import atomic_path
+from lightning_sasv.limits import Limit, parse_json
+from lightning_sasv.metrics.functional.grid import MOST_BITS, Grid
+
+FORMAT = "lightning_sasv.counts/1"
+SUFFIX = ".counts.safetensors"
+_HEADER = "counts"
+_LIMB = 1 << 62
+_CELLS = Limit(1_000_000_000, "cells of counts")
+_DAMAGE = (KeyError, TypeError, ValueError, OverflowError, SafetensorError, OSError, InputError)
+
+
+def is_counts(path: str | Path) -> bool:
+    """Whether a file is one of counts, by its name."""
+    return str(path).endswith(SUFFIX)
+
+
+def save_counts(counts: Counts, path: str | Path) -> Path:
+    """Write a state, atomically.
+
+    Args:
+        counts: The state.
+        path: File to write, ``….counts.safetensors``.
+    """
+    if not is_counts(path):
+        raise InputError(f"{path}: a file of counts is called NAME{SUFFIX}")
+    order = sorted(range(len(counts.rows)), key=lambda number: counts.rows[number])
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "version": __version__,
+        "rows": [counts.rows[number] for number in order],
+        "sources": sorted(counts.sources),
+        "trials": counts.trials,
+        "columns": {},
+    }
+    tensors: dict[str, NDArray[Any]] = {}
+    for name, column in counts.columns.items():
+        facts, arrays = _packed(column, np.array(order, np.intp))
+        header["columns"][name] = facts
+        tensors |= {f"{name}.{key}": array for key, array in arrays.items()}
+    text = json.dumps(header, sort_keys=True, ensure_ascii=True)
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, {_HEADER: text})
+    return Path(path)
+
+
+def load_counts(path: str | Path) -> Counts:
+    """Read a state.
+
+    Raises:
+        InputError: There is no such file, it is of something else or of another version, damaged,
+            or claims more than it holds.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no counts at {path}; make them with `lightning evaluate --state`")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = parse_json((file.metadata() or {}).get(_HEADER, "{}"), path)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise InputError(f"{path} holds no counts of this version ({FORMAT})")
+        return _unpacked(header, tensors, path)
+    except _DAMAGE as error:
+        if isinstance(error, InputError) and str(path) in str(error):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} is damaged ({reason}); count the trials again") from None
+
+
+def _packed(column: Column, order: NDArray[np.intp]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Facts and arrays of a column, rows in a given order."""
+    rows, bins, fine = order.size, np.argsort(column.bins), np.argsort(column.fine_bins)
+    counts = column.counts(rows)[np.ix_(order, bins)]
+    losses = [column.losses(rows)[number] for number in order]
+    huge = {str(row): str(loss) for row, loss in enumerate(losses) if loss // UNIT >= _LIMB}
+    limbs = [(0, 0) if str(row) in huge else divmod(loss, UNIT) for row, loss in enumerate(losses)]
+    facts = {
+        "bits": column.bits,
+        "largest": column.largest.hex(),
+        "cuts": [cut.hex() for cut in column.cuts],
+        "huge": huge,
+    }
+    arrays = {
+        "bins": column.bins[bins].astype(np.uint32),
+        "limbs": np.array(limbs, np.int64).reshape(rows, 2),
+        "infinite": column.infinite(rows)[order],
+        "rejected": np.ascontiguousarray(column.rejected(rows)[order]),
+        **_sparse("counts", counts),
+        "fine.bins": column.fine_bins[fine].astype(np.uint32),
+        **_sparse("fine", column.fine[:, fine]),
+    }
+    return facts, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def _unpacked(header: dict[str, Any], tensors: dict[str, Any], path: Path) -> Counts:
+    if not header["columns"].keys() <= set(COLUMNS):
+        raise InputError(f"unknown columns {sorted(header['columns'])}")
+    counts = Counts(tuple(header["columns"]))
+    rows = [Row(str(speaker), int(code), str(attack)) for speaker, code, attack in header["rows"]]
+    for number, row in enumerate(rows):
+        if row.code not in (0, 1, 2) or counts._place(row) != number:
+            raise InputError(f"row {number} is no class of trials, or there twice")
+    counts.sources = [
+        Source(str(name), int(n), int(size), int(ids)) for name, n, size, ids in header["sources"]
+    ]
+    for name, facts in header["columns"].items():
+        own = {key.partition(".")[2]: value for key, value in tensors.items() if _of(key, name)}
+        counts.columns[name] = _column(name, facts, own, len(rows), path)
+    if counts.trials != header["trials"]:
+        raise InputError(f"it holds {counts.trials}, but says {header['trials']}")
+    return counts
+
+
+def _of(key: str, column: str) -> bool:
+    return key.startswith(f"{column}.")
+
+
+def _column(
+    name: str, facts: dict[str, Any], arrays: dict[str, Any], rows: int, path: Path
+) -> Column:
+    bits, largest = int(facts["bits"]), float.fromhex(facts["largest"])
+    if not (0 <= bits <= MOST_BITS and 0 <= largest < float("inf")):
+        raise InputError(f"{name}: no grid of {bits} bits for scores up to {largest}")
+    column = Column(name, bits, [float.fromhex(cut) for cut in facts["cuts"]])
+    column.grow_to(largest)
+    bins = _bins(arrays["bins"], column.grid)
+    fine = _bins(arrays["fine.bins"], column.fine_grid)
+    column.restore(
+        bins,
+        _dense(arrays, "counts", (rows, bins.size), path),
+        fine,
+        _dense(arrays, "fine", (3, fine.size), path),
+        np.concatenate(
+            [
+                _shaped(arrays["limbs"], (rows, 2)),
+                _shaped(arrays["infinite"][:, None], (rows, 1)),
+                _shaped(arrays["rejected"], (rows, len(column.cuts))),
+            ],
+            axis=1,
+        ),
+        {int(row): int(loss) for row, loss in facts["huge"].items() if int(row) < rows},
+    )
+    return column
+
+
+def _bins(bins: NDArray[Any], grid: Grid) -> NDArray[np.intp]:
+    places = bins.astype(np.intp)
+    inside = bins.ndim == 1 and bins.dtype == np.uint32 and (np.diff(places) > 0).all()
+    if not inside or (bins.size and places[-1] >= grid.size):
+        raise InputError("bins that do not ascend within the grid")
+    return places
+
+
+def _shaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    if array.shape != shape or array.dtype != np.int64 or (array.size and array.min() < 0):
+        raise InputError(f"an array of {array.dtype} {array.shape} in place of {shape}")
+    return array
+
+
+def _sparse(name: str, counts: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Occupied cells as gaps, and their counts."""
+    flat = counts.reshape(-1)
+    cells = np.flatnonzero(flat)
+    gaps = np.diff(cells, prepend=0)
+    found = flat[cells]
+    kind = np.min_scalar_type(int(found.max(initial=0)))
+    wide = np.uint32 if int(gaps.max(initial=0)) <= np.iinfo(np.uint32).max else np.uint64
+    return {f"{name}.cells": gaps.astype(wide), f"{name}.trials": found.astype(kind)}
+
+
+def _dense(
+    arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...], path: Path
+) -> NDArray[np.int64]:
+    """Counts of all cells from those that are occupied."""
+    gaps, found = arrays[f"{name}.cells"], arrays[f"{name}.trials"]
+    if gaps.dtype.kind != "u" or found.dtype.kind != "u" or gaps.shape != found.shape:
+        raise InputError(f"{name}: cells and counts differ")
+    if float(gaps.sum(dtype=np.float64)) >= float(np.prod(shape)) and gaps.size:
+        raise InputError(f"{name}: cells beyond the grid")
+    _CELLS.check(path, float(np.prod(shape)))
+    dense = np.zeros(int(np.prod(shape)), np.int64)
+    dense[np.cumsum(gaps.astype(np.int64))] = found.astype(np.int64)
+    return dense.reshape(shape)

@@ -1,0 +1,319 @@
+"""Counts: everything that metrics, intervals and comparisons need, of any number of trials.
+
+Kept are, by enrolled speaker and class (of spoofs: by attack), how many trials fall into each bin
+of a :class:`~lightning_sasv.metrics.functional.grid.Grid`; on a finer grid the same by class alone;
+how many each *cut* rejects, a threshold that must be exact; and the sums of the losses of Cllr in
+whole numbers. All of it is added when states are merged, so the order does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lightning_sasv.checks import (
+    ArrayLike,
+    Codes,
+    as_labels,
+    as_scores,
+    check_same_length,
+)
+from lightning_sasv.counting.column import Column
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
+from lightning_sasv.metrics.functional.dcf import a_dcf_weights, bayes_threshold, cm_dcf_weights
+from lightning_sasv.metrics.functional.points import Index
+from lightning_sasv.metrics.registry import DEFAULTS, Settings
+from lightning_sasv.trials import TrialClass
+
+if TYPE_CHECKING:
+    from lightning_sasv.counting.bounds import Bounded
+    from lightning_sasv.counting.replicates import CountedInterval
+
+COLUMNS = ("asv", "cm", "sasv")
+TANDEM_BITS = 9
+"""The t-EER is a product of rates, so that its bounds are wider: ``asv`` and ``cm`` get these."""
+
+
+class Source(NamedTuple):
+    """One input that was counted.
+
+    Attributes:
+        name: Its name.
+        rows: Its trials.
+        size: Its bytes, 0 where there is no file.
+        ids: Sum of 64-bit hashes of its trials, modulo 2^64: the same trials have the same sum.
+    """
+
+    name: str
+    rows: int
+    size: int = 0
+    ids: int = 0
+
+
+class Row(NamedTuple):
+    """What a replicate draws as one.
+
+    Attributes:
+        speaker: Enrolled speaker, ``-`` where unknown.
+        code: ``TrialClass`` code.
+        attack: Attack of spoofs, ``-`` where unknown and of bona fide trials.
+    """
+
+    speaker: str
+    code: int
+    attack: str
+
+
+class Counts:
+    """Counts of trials on a grid.
+
+    Args:
+        columns: Scores to count: some of ``asv``, ``cm``, ``sasv``.
+        grid: Bins of an octave are 2^grid; ``asv`` and ``cm`` have at least 2^9.
+        costs: Cost models of the a-DCF, or names of presets; their Bayes thresholds are cuts.
+        tandem_costs: The same of the countermeasure's DCF.
+        cuts: Further thresholds of ``sasv`` at which the counts shall be exact.
+
+    Attributes:
+        rows: What is drawn as one, in the order of the counts.
+        sources: What was counted.
+
+    Example:
+        >>> counts = Counts()
+        >>> counts.add(["target", "nontarget", "spoof"], sasv=[3.0, 1.0, 0.0])
+        >>> counts.metrics()["sasv_eer"].high
+        0.0
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] = ("sasv",),
+        grid: int = 7,
+        costs: CostModel | str | Iterable[CostModel | str] = "a-dcf1",
+        tandem_costs: CostModel | str | Iterable[CostModel | str] = "asvspoof5",
+        cuts: Iterable[float] = (),
+    ) -> None:
+        if not columns or not set(columns) <= set(COLUMNS):
+            raise InputError(f"columns must be some of {', '.join(COLUMNS)}, got {list(columns)}")
+        fused, cm = (
+            {bayes_threshold(weights(as_cost_model(one))) for one in _several(models)}
+            for models, weights in ((costs, a_dcf_weights), (tandem_costs, cm_dcf_weights))
+        )
+        points = {bayes_threshold((miss * p, fa * (1 - p))) for p, miss, fa in DEFAULTS.asv_points}
+        exact = {"sasv": fused | set(cuts), "cm": cm, "asv": points}
+        self.columns: dict[str, Column] = {
+            name: Column(
+                name, grid if name == "sasv" else max(grid, TANDEM_BITS), sorted(exact[name])
+            )
+            for name in sorted(columns)
+        }
+        self.rows: list[Row] = []
+        self.sources: list[Source] = []
+        self._speakers: dict[str, int] = {}
+        self._attacks: dict[str, int] = {NOT_CLUSTERED: 0}
+        self._row_of = np.full((0, 0), -1, np.intp)
+
+    @property
+    def codes(self) -> Codes:
+        """Class of each row."""
+        return np.array([row.code for row in self.rows], np.int8)
+
+    @property
+    def trials(self) -> dict[str, int]:
+        """Trials of each class."""
+        column = next(iter(self.columns.values()))
+        totals = column.fine.sum(axis=1)
+        return {str(code): int(totals[code]) for code in TrialClass}
+
+    def add(
+        self,
+        labels: ArrayLike,
+        clusters: ArrayLike | None = None,
+        attacks: ArrayLike | None = None,
+        *,
+        source: Source | None = None,
+        **columns: ArrayLike,
+    ) -> None:
+        """Count some trials.
+
+        Args:
+            labels: ``TrialClass`` codes or words.
+            clusters: Enrolled speaker of each trial.
+            attacks: Attack of each trial; those of bona fide trials do not matter.
+            source: Where they come from, said once for each input.
+            **columns: Scores by name, all of those that the state has.
+
+        Raises:
+            InputError: A column is missing or unknown, lengths that differ, or a NaN.
+
+        Example:
+            >>> counts = Counts()
+            >>> counts.add(["spoof", "target"], ["anna", "anna"], ["A1", "-"], sasv=[0.0, 1.0])
+            >>> [tuple(row) for row in counts.rows]
+            [('anna', 1, '-'), ('anna', 0, 'A1')]
+        """
+        if columns.keys() != self.columns.keys():
+            raise InputError(f"this state counts {list(self.columns)}, got {sorted(columns)}")
+        codes = as_labels(labels)
+        scores = {name: as_scores(values, name) for name, values in columns.items()}
+        check_same_length({**scores, "labels": codes})
+        rows = self._number(codes, clusters, attacks)
+        for name, values in scores.items():
+            self.columns[name].add(rows, codes, values)
+        if source is not None:
+            self.sources.append(source)
+
+    def merge(self, other: Counts) -> Counts:
+        """Add another state to this one.
+
+        Cuts that only one of the two has are dropped: costs there become bounds.
+
+        Raises:
+            InputError: Other columns, or a source that both have counted.
+
+        Example:
+            >>> both = Counts()
+            >>> for score in (1.0, 2.0):
+            ...     one = Counts()
+            ...     one.add(["target"], sasv=[score])
+            ...     _ = both.merge(one)
+            >>> both.trials["target"]
+            2
+        """
+        if other.columns.keys() != self.columns.keys():
+            raise InputError(
+                f"states of different columns cannot be merged: {list(self.columns)} and "
+                f"{list(other.columns)}"
+            )
+        twice = [one.name for one in other.sources if one in self.sources]
+        if twice:
+            raise InputError(f"{twice[0]} is in both states: its trials would count twice")
+        self.sources += other.sources
+        if not other.rows:  # an empty state is neutral, whatever its grid
+            return self
+        empty = not self.rows
+        numbers = np.array([self._place(row) for row in other.rows], np.intp)
+        for name, column in other.columns.items():
+            if empty:
+                self.columns[name] = column.copy()
+            else:
+                self.columns[name].merge(column, numbers)
+        return self
+
+    def __add__(self, other: Counts) -> Counts:
+        """A new state of both."""
+        return Counts(tuple(self.columns)).merge(self).merge(other)
+
+    def metrics(
+        self, settings: Settings = DEFAULTS, names: Sequence[str] | None = None
+    ) -> dict[str, Bounded]:
+        """Every metric that the columns allow, each with bounds; see :func:`.bounds.metrics_of`."""
+        from lightning_sasv.counting.bounds import metrics_of
+
+        return metrics_of(self, settings, names)
+
+    def bootstrap(
+        self,
+        names: Sequence[str],
+        clusters: str | None = "speaker",
+        n: int = 1000,
+        alpha: float = 0.05,
+        seed: int = 0,
+        settings: Settings = DEFAULTS,
+    ) -> dict[str, CountedInterval]:
+        """Intervals of metrics; see :func:`.replicates.intervals_of`."""
+        from lightning_sasv.counting.replicates import intervals_of
+
+        return intervals_of(self, names, clusters, n, alpha, seed, settings)
+
+    def save(self, path: str | Path) -> Path:
+        """Write ``path``, ``….counts.safetensors``; equal states are equal bytes."""
+        from lightning_sasv.counting.file import save_counts
+
+        return save_counts(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Counts:
+        """Read what :meth:`save` wrote."""
+        from lightning_sasv.counting.file import load_counts
+
+        return load_counts(path)
+
+    def _number(self, codes: Codes, clusters: Any, attacks: Any) -> Index:
+        """The row of each trial."""
+        size = codes.size
+        speakers = _coded(clusters, self._speakers, size, "clusters")
+        kinds = _coded(attacks, self._attacks, size, "attacks")
+        kinds[codes != TrialClass.SPOOF] = 0
+        cells = np.where(codes == TrialClass.SPOOF, 2 + kinds, codes == TrialClass.NONTARGET)
+        shape = len(self._speakers), 2 + len(self._attacks)
+        if shape[0] > self._row_of.shape[0] or shape[1] > self._row_of.shape[1]:
+            have, table = self._row_of, np.full([2 * n for n in shape], -1, np.intp)
+            table[: have.shape[0], : have.shape[1]] = have
+            self._row_of = table
+        rows = self._row_of[speakers, cells]
+        unknown = np.flatnonzero(rows < 0)
+        if unknown.size:
+            speaker_names, attack_names = list(self._speakers), list(self._attacks)
+            for key in np.unique(speakers[unknown] * shape[1] + cells[unknown]).tolist():
+                speaker, cell = divmod(key, shape[1])
+                code = (1, 2)[cell] if cell < 2 else 0
+                attack = attack_names[max(cell - 2, 0)]
+                self._row_of[speaker, cell] = len(self.rows)
+                self.rows.append(Row(speaker_names[speaker], code, attack))
+            rows = self._row_of[speakers, cells]
+        return rows
+
+    def _place(self, row: Row) -> int:
+        """Number of one row."""
+        number = self._number(
+            np.array([row.code], np.int8), np.array([row.speaker]), np.array([row.attack])
+        )
+        return int(number[0])
+
+
+def _several(models: Any) -> list[CostModel | str]:
+    return [models] if isinstance(models, str | CostModel) else list(models)
+
+
+def _coded(names: Any, known: dict[str, int], size: int, what: str) -> Index:
+    """Numbers of names in a dictionary that grows."""
+    if names is None:
+        return np.full(size, known.setdefault(NOT_CLUSTERED, len(known)), np.intp)
+    if hasattr(names, "to_physical"):  # a column of polars: its own dictionary is faster
+        import polars
+
+        found = names.unique()
+        own = [known.setdefault(str(name), len(known)) for name in found.to_list()]
+        column = names.replace_strict(found, own, return_dtype=polars.Int64).to_numpy()
+    else:
+        array = np.asarray(names)
+        found, inverse = np.unique(array.astype(str), return_inverse=True)
+        own = [known.setdefault(str(name), len(known)) for name in found]
+        column = np.array(own, np.intp)[inverse]
+    if column.shape != (size,):
+        raise InputError(f"{what} have shape {column.shape}; there are {size} labels")
+    return np.array(column, np.intp)
+
+
+def merged(states: Iterable[Counts]) -> Counts:
+    """All states as one.
+
+    Raises:
+        InputError: There is none, or two cannot be merged.
+
+    Example:
+        >>> merged([Counts(), Counts()]).trials["spoof"]
+        0
+    """
+    whole: Counts | None = None
+    for state in states:
+        whole = state if whole is None else whole.merge(state)
+    if whole is None:
+        raise InputError("nothing to merge")
+    return whole

@@ -1,0 +1,125 @@
+"""A grid of thresholds that needs no look at the data: the leading bits of a float64.
+
+The edges are 0 and ±2^e (1 + j / 2^m) for e from ``low`` to ``high``; bin b holds the scores in
+(edge b − 1, edge b], so that each edge is a threshold at which the error rates are exact. The
+magnitude bits of a float64, read as a whole number k with the sign of the score, are in the order
+of the scores, and (k − 1) >> (52 − m) is the bin: no search. Magnitudes up to 2^low share one bin
+of each sign, those above 2^high another.
+
+Any two such grids have a common coarsening, exactly: fewer bits, a larger ``low``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lightning_sasv.checks import Floats
+from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.functional.points import Index
+
+OCTAVES = 20
+"""How many powers of two below the largest magnitude are told apart."""
+_BIAS, _MANTISSA = 1023, 52
+MOST_BITS = 16
+
+
+class Grid(NamedTuple):
+    """Bins by the leading bits of a score.
+
+    Attributes:
+        bits: Bins of an octave are 2^bits.
+        low: Magnitudes up to 2^low share a bin.
+        high: Magnitudes above 2^high share a bin.
+
+    Example:
+        >>> grid = Grid(0, 0, 1)
+        >>> grid.edges, grid.bins(np.array([-3.0, 0.0, 0.5, 1.5, 2.0, 9.0]))
+        (array([-2., -1., -0.,  1.,  2., inf]), array([0, 2, 3, 4, 4, 5]))
+    """
+
+    bits: int
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, bits: int, largest: float) -> Grid:
+        """The grid of scores whose largest finite magnitude is known.
+
+        Args:
+            bits: Bins of an octave are 2^bits.
+            largest: The magnitude; 0 without any.
+
+        Example:
+            >>> Grid.of(7, 13.7)
+            Grid(bits=7, low=-16, high=4)
+        """
+        if not 0 <= bits <= MOST_BITS:
+            raise InputError(f"a grid has from 0 to {MOST_BITS} bits, got {bits}")
+        high = max(int(np.frexp(largest)[1]), OCTAVES + 1 - _BIAS) if largest else 0
+        return cls(bits, high - OCTAVES, high)
+
+    @property
+    def size(self) -> int:
+        """Number of bins."""
+        return 2 * self._side
+
+    @property
+    def _side(self) -> int:
+        """Bins of one sign."""
+        return ((self.high - self.low) << self.bits) + 2
+
+    @property
+    def edges(self) -> Floats:
+        """The upper edge of each bin; the last is infinite."""
+        return self.upper(np.arange(self.size))
+
+    def upper(self, bins: Index) -> Floats:
+        """The largest score of some bins."""
+        first, last = self._ends
+        negative = bins < self._side
+        keys = np.where(negative, last - bins, bins - self._side + first)
+        keys[bins == self._side - 1] = 0
+        magnitudes = (keys << (_MANTISSA - self.bits)).view(np.float64)
+        edges = np.where(negative, -magnitudes, magnitudes)
+        edges[bins == self.size - 1] = np.inf
+        return edges
+
+    def lower(self, bins: Index) -> Floats:
+        """The smallest finite score of some bins."""
+        before = np.where(bins > 0, self.upper(np.maximum(bins - 1, 0)), -np.inf)
+        return np.nextafter(before, np.inf)
+
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """Numbers of 2^low and of 2^high among all magnitudes of so many bits."""
+        return (self.low + _BIAS) << self.bits, (self.high + _BIAS) << self.bits
+
+    def bins(self, scores: Floats) -> Index:
+        """The bin of each score, none of which may be NaN."""
+        raw = np.ascontiguousarray(scores, np.float64).view(np.int64)
+        keys = raw & np.iinfo(np.int64).max
+        np.negative(keys, out=keys, where=raw < 0)
+        keys -= 1
+        keys >>= _MANTISSA - self.bits
+        first, last = self._ends
+        below = np.clip(keys, -last - 1, -first)
+        np.clip(keys, first - 1, last, out=keys)
+        keys += self._side - (first - 1)
+        below += last + 1
+        np.copyto(keys, below, where=(raw < 0) | (raw == 0))
+        return keys
+
+    def coarser(self, other: Grid) -> Grid:
+        """The finest grid whose edges both have, of the range that either sees.
+
+        It is exact where neither holds finite scores beyond its ``high``, as grids made by
+        :meth:`of` never do.
+
+        Example:
+            >>> Grid(7, -16, 4).coarser(Grid(5, -20, 0))
+            Grid(bits=5, low=-16, high=4)
+        """
+        high = max(self.high, other.high)
+        return Grid(min(self.bits, other.bits), max(self.low, other.low), high)

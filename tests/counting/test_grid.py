@@ -1,0 +1,59 @@
+"""The grid of leading bits against a plain search, at its edges and at the ends of float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.functional.grid import Grid
+
+GRIDS = [Grid(0, 0, 1), Grid(7, -16, 4), Grid(2, -5, 3), Grid(3, -1022, 1024), Grid(14, -4, 6)]
+ODD = [np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1.8e308, -1.8e308, 2.3e-308]
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_bins_are_those_of_a_search(grid: Grid) -> None:
+    finite = grid.edges[np.isfinite(grid.edges)]
+    some = np.concatenate([finite[:2000], finite[-2000:], finite[:: 1 + finite.size // 2000]])
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=500) * 10.0 ** rng.integers(-300, 300, 500)
+    near = [np.nextafter(some, np.inf), some, np.nextafter(some, -np.inf)]
+    scores = np.concatenate([*near, ODD, wide])
+    assert grid.edges.size == grid.size
+    np.testing.assert_array_equal(grid.bins(scores), np.searchsorted(grid.edges, scores))
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1), st.integers(0, 9))
+def test_a_grid_made_for_scores_has_no_finite_one_outside(scores: list[float], bits: int) -> None:
+    column = np.array(scores)
+    finite = np.abs(column[np.isfinite(column)])
+    grid = Grid.of(bits, float(finite.max(initial=0.0)))
+    outermost = np.isin(grid.bins(column), [0, grid.size - 1])
+    np.testing.assert_array_equal(outermost, np.isinf(column))
+    bins = grid.bins(column)
+    assert (column <= grid.upper(bins)).all()
+    assert (column >= np.where(np.isinf(column), column, grid.lower(bins))).all()
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    st.tuples(st.floats(1e-3, 1e9), st.floats(1e-3, 1e9)),
+)
+def test_bins_of_a_coarsening_are_unions(
+    scores: list[float], bits: tuple[int, int], largest: tuple[float, float]
+) -> None:
+    column = np.array(scores)
+    most = float(np.abs(column).max())
+    fine, other = (Grid.of(b, max(x, most)) for b, x in zip(bits, largest, strict=True))
+    coarse = fine.coarser(other)
+    moved = coarse.bins(fine.edges)
+    np.testing.assert_array_equal(moved[fine.bins(column)], coarse.bins(column))
+
+
+def test_more_bits_than_a_grid_has() -> None:
+    with pytest.raises(InputError, match="from 0 to 16 bits, got 20"):
+        Grid.of(20, 1.0)

@@ -1,0 +1,193 @@
+"""Merging is addition of whole numbers: any order, any split, any shards give the same bytes."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from lightning_sasv.counting import Counts
+from lightning_sasv.counting.column import UNIT
+from lightning_sasv.counting.file import FORMAT
+from lightning_sasv.counting.replicates import _Product
+from lightning_sasv.counting.state import Source, merged
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import sha256
+from tests.counting.cases import COLUMNS, count, trials
+
+FAST = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def digest(state: Counts, folder: Path) -> str:
+    return sha256(state.save(folder / "x.counts.safetensors"))
+
+
+def part(case: dict[str, np.ndarray], chosen: Any) -> dict[str, np.ndarray]:
+    return {name: values[chosen] for name, values in case.items()}
+
+
+@given(case=trials(infinite=True), data=st.data())
+@FAST
+def test_shards_in_any_order_and_shape(
+    case: dict[str, np.ndarray], data: st.DataObject, tmp_path: Path
+) -> None:
+    n = case["labels"].size
+    shards = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    states = [count(part(case, shards == k)) for k in range(4)]  # some may be empty
+    whole = digest(count(case), tmp_path)
+    order = data.draw(st.permutations(range(4)))
+    chain = Counts(COLUMNS)
+    for k in order:
+        chain = chain + states[k]
+    a, b, c, d = (states[k] for k in order)
+    tree = (a + b) + (c + d)
+    shuffled = count(part(case, data.draw(st.permutations(range(n)))))
+    for state in (
+        chain,
+        tree,
+        shuffled,
+        merged(states),
+        Counts.load(tmp_path / "x.counts.safetensors"),
+    ):
+        assert digest(state, tmp_path) == whole
+
+
+@given(case=trials(), bits=st.integers(0, 4))
+@FAST
+def test_coarsened_then_merged_is_merged_then_coarsened(
+    case: dict[str, np.ndarray], bits: int, tmp_path: Path
+) -> None:
+    half = np.arange(case["labels"].size) % 2 == 0
+    fine, coarse = count(part(case, half), bits + 2), count(part(case, ~half), bits)
+    assert digest(fine + coarse, tmp_path) == digest(count(case, bits), tmp_path)
+
+
+def test_losses_are_whole_numbers_of_any_size() -> None:
+    scores = np.array([-1e300, -3e6, -2e5, -0.5, 0.0, 1e-9, 700.0])
+    state = Counts()
+    state.add(np.ones(scores.size, np.int8), sasv=scores)
+    column = state.columns["sasv"]
+    plain = [math.log1p(math.exp(-abs(s))) + max(-s, 0.0) for s in scores.tolist()]
+    total = sum(Fraction(loss) for loss in plain)
+    assert abs(Fraction(column.losses(1)[0], UNIT) - total) <= Fraction(scores.size, 2 * UNIT)
+    again = Counts()
+    for score in scores[::-1]:
+        again.add(np.ones(1, np.int8), sasv=[score])
+    assert again.columns["sasv"].losses(1) == column.losses(1)
+
+
+def test_cells_beyond_32_bits_are_widened() -> None:
+    state = count({**_some(), "labels": np.array([0, 1, 2], np.int8)})
+    column = state.columns["sasv"]
+    column._trials = np.iinfo(np.int32).max
+    column._counts[column._counts > 0] = np.iinfo(np.int32).max
+    state.add(["spoof"], ["a"], ["A1"], asv=[1.0], cm=[1.0], sasv=[1.0])
+    assert column.counts(len(state.rows)).max() == np.iinfo(np.int32).max + 1
+
+
+def test_products_of_large_counts_are_exact() -> None:
+    state = count({**_some(), "labels": np.array([0, 1, 2], np.int8)})
+    column = state.columns["sasv"]
+    for most in (2**22, 2**24 - 1, 2**24 + 1, 2**30 + 1):
+        column._counts[column._counts > 0] = most
+        block = _Product(column, state.codes).block(np.full((1, 3), 3, np.int64))
+        assert set(np.unique(block.of_bins()[0])) <= {0.0, 3.0 * most}
+
+
+def _some() -> dict[str, np.ndarray]:
+    columns = {name: np.array([1.0, 2.0, 3.0]) for name in COLUMNS}
+    return columns | {"clusters": np.array(["a"] * 3), "attacks": np.array(["A1", "-", "-"])}
+
+
+def test_what_cannot_be_merged() -> None:
+    one, other = Counts(), Counts(("cm",))
+    with pytest.raises(InputError, match=r"different columns .*\['sasv'\] and \['cm'\]"):
+        one.merge(other)
+    source = Source("shard_1.csv", 3, 120, 7)
+    one.add(["target"], sasv=[1.0], source=source)
+    twice = Counts()
+    twice.add(["target"], sasv=[1.0], source=source)
+    with pytest.raises(InputError, match=r"shard_1\.csv is in both states"):
+        one.merge(twice)
+
+
+def test_cuts_of_one_state_alone_become_bounds() -> None:
+    trials_ = ["target", "nontarget", "spoof"], [3.0, 1.0, 0.5]
+    one, other = Counts(costs=["a-dcf1", "equal"]), Counts(costs="equal")
+    for state in (one, other):
+        state.add(trials_[0], sasv=trials_[1])
+    assert one.metrics()["act_a_dcf"].exact
+    both = one + other
+    assert len(both.columns["sasv"].cuts) == 1
+    found = both.metrics()["act_a_dcf"]
+    exact = one.metrics()["act_a_dcf"].value
+    assert found.low - 1e-12 <= exact <= found.high + 1e-12
+
+
+def _saved(folder: Path) -> Path:
+    state = count({**_some(), "labels": np.array([0, 1, 2], np.int8)})
+    return state.save(folder / "a.counts.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h: h.replace(FORMAT, "other/1"), "holds no counts of this version"),
+        (lambda h: h.replace('"bits": 7', '"bits": 99'), "no grid of 99 bits"),
+        (lambda h: h.replace('["a", 0, "A1"]', '["a", 9, "A1"]'), "no class of trials"),
+        (
+            lambda h: h.replace('["a", 0, "A1"]', '["a", 1, "-"]'),
+            "no class of trials, or there twice",
+        ),
+        (lambda h: h.replace('"target": 1', '"target": 5'), "but says"),
+        (lambda h: h[:-9], "damaged|JSON"),
+    ],
+)
+def test_headers_that_lie(tmp_path: Path, change: Any, message: str) -> None:
+    path = _saved(tmp_path)
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        header = file.metadata()["counts"]
+    assert change(header) != header
+    save_file(load_file(path), path, {"counts": change(header)})
+    with pytest.raises(InputError, match=message):
+        Counts.load(path)
+
+
+def test_arrays_that_lie(tmp_path: Path) -> None:
+    path = _saved(tmp_path)
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        header = file.metadata()
+    sound = load_file(path)
+    for name, value in sound.items():
+        for wrong in (value[:-1], value.astype(np.float32), np.append(value, value)):
+            save_file({**sound, name: np.ascontiguousarray(wrong)}, path, header)
+            if value.size or wrong.dtype != value.dtype:
+                with pytest.raises(InputError, match="damaged"):
+                    Counts.load(path)
+    far = np.full_like(sound["sasv.counts.cells"], 2**32 - 1)
+    save_file({**sound, "sasv.counts.cells": far}, path, header)
+    with pytest.raises(InputError, match="cells beyond the grid"):
+        Counts.load(path)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    path = _saved(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"a\.counts\.safetensors is damaged"):
+        Counts.load(path)
+    with pytest.raises(InputError, match="no counts at"):
+        Counts.load(tmp_path / "none.counts.safetensors")
+    with pytest.raises(InputError, match=r"is called NAME\.counts\.safetensors"):
+        Counts().save(tmp_path / "a.csv")
