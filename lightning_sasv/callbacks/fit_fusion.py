@@ -11,7 +11,7 @@ from lightning_sasv.console import print_notes
 from lightning_sasv.data.corpus import TrialSet
 from lightning_sasv.fusion import warning_lines
 from lightning_sasv.fusion.doubts import Where
-from lightning_sasv.metrics.functional import sasv_eers
+from lightning_sasv.metrics.functional import a_dcf, sasv_eers
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, has_every_class
 
@@ -83,6 +83,8 @@ class FitFusion(Callback):
             pl_module.log(f"val/{name}/sasv_eer", mean)
             if number == 0:
                 pl_module.log("val/sasv_eer", mean, prog_bar=True)
+                costs = [a_dcf(one, scored.label, pl_module.costs).min for one in fused]
+                pl_module.log("val/a_dcf", sum(costs) / len(costs))
 
 
 def _names_of(data: TrialSet, scored: ScoredTrials) -> Where:

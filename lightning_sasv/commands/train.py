@@ -43,6 +43,7 @@ from lightning_sasv.console import print_notes, print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
+from lightning_sasv.models.objectives import chosen_objective
 from lightning_sasv.models.optimised import check_trainer
 from lightning_sasv.models.restoring import read_as_data, restoring
 from lightning_sasv.program import program, shipped_configs
@@ -227,10 +228,13 @@ class SASVCLI(LightningCLI):
             self._use(self.origin)
         self.model.optimizer, self.model.lr_scheduler = optimisation(config)
         self.datamodule.setup(self.subcommand)
-        self.model.check(self.datamodule.corpus)
+        self.model.check(self.datamodule.corpus, self.subcommand == "fit")
         if self.origin is not None and self.subcommand != "fit":
             notes = self.origin.notes(self.datamodule.corpus, self.asked)
             print_notes(notes if self.trainer.is_global_zero else [])
+        elif self.subcommand == "fit":
+            said = chosen_objective(config.model.objective, self.model.names)
+            print_notes(said if self.trainer.is_global_zero else [])
         add_helper(lambda _: end_ranks(self.trainer))
 
     def _use(self, origin: Origin) -> None:

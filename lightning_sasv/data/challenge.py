@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -93,7 +95,8 @@ def load_corpus(
     root = Path(root)
     lists = Path(protocols) if protocols is not None else root
     utterances = read_utterances(find_file(lists, TRAIN_PROTOCOL))
-    train = TrainingSet(utterances, load_embeddings(root, "cm_embd_trn"))
+    asv = partial(load_embeddings, root, "asv_embd_trn")  # read when a training needs them
+    train = TrainingSet(utterances, load_embeddings(root, "cm_embd_trn"), asv)
     dev, evaluation = (_load_trials(root, lists, split) for split in SPLITS)
     return Corpus(corpus_name(root, name), train, dev, evaluation)
 
@@ -164,6 +167,8 @@ def save_corpus(
         refuse(out, "another corpus")
     write_text(marker, json.dumps(content) + "\n")  # first: never unnamed
     stores = {"cm_embd_trn": corpus.train.cm}
+    with suppress(InputError):  # it may have none
+        stores["asv_embd_trn"] = corpus.train.asv
     write_utterances(out / "protocols" / TRAIN_PROTOCOL, corpus.train.utterances)
     for data in (corpus.dev, corpus.eval):
         write_trials(out / "protocols" / TRIAL_PROTOCOL.format(split=data.name), data.trials)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,17 +29,60 @@ def mean_models(
     return EmbeddingStore(list(enrolment), torch.stack(vectors), source)
 
 
+def _hash(start: str, tensors: Iterable[Tensor]) -> str:
+    """Hash of a text and the bytes of tensors."""
+    found = hashlib.blake2b(start.encode(), digest_size=16)
+    for tensor in tensors:
+        found.update(tensor.contiguous().view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
 @dataclass(frozen=True)
 class TrainingSet:
-    """Utterances from which training trials are drawn, with their CM embeddings."""
+    """Utterances from which training trials are drawn, with their embeddings.
+
+    Attributes:
+        utterances: The training protocol.
+        cm: CM embeddings.
+        find_asv: Gives the ASV embeddings, which only some trainings need, when one does.
+    """
 
     utterances: UtteranceList
     cm: EmbeddingStore
+    find_asv: Callable[[], EmbeddingStore] | None = None
 
     @cached_property
     def vectors(self) -> Tensor:
         """CM embedding of each utterance of the protocol, in its order."""
         return self.cm.select(self.utterances.utterance.tolist())
+
+    @cached_property
+    def asv(self) -> EmbeddingStore:
+        """ASV embeddings.
+
+        Raises:
+            InputError: There are none.
+        """
+        try:
+            if self.find_asv is None:
+                raise InputError("the corpus has no ASV embeddings of its training set")
+            return self.find_asv()
+        except InputError as error:
+            raise InputError(
+                f"{error}; this objective or head compares the speakers of training trials: "
+                "`lightning extract --train_asv` writes asv_embd_trn, the challenge has it too; "
+                "--model.objective cm (table: --one-network) does without"
+            ) from None
+
+    @cached_property
+    def asv_vectors(self) -> Tensor:
+        """ASV embedding of each utterance of the protocol, in its order."""
+        return self.asv.select(self.utterances.utterance.tolist())
+
+    @cached_property
+    def asv_fingerprint(self) -> str:
+        """Hash of the ASV embeddings, which that of the corpus leaves out."""
+        return _hash("asv_train", [self.asv_vectors])
 
 
 @dataclass(frozen=True)
@@ -153,18 +196,18 @@ class Corpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything in the corpus: two corpora with the same one are the same."""
-        found = hashlib.blake2b(self.name.encode(), digest_size=16)
+        """Hash of the corpus: two with the same one are the same.
+
+        The ASV embeddings of the training set, which most trainings do not look at, have
+        a hash of their own: ``train.asv_fingerprint``.
+        """
         lists = (self.train.utterances, self.dev.trials, self.eval.trials)
-        for columns in map(vars, lists):
-            for values in columns.values():
-                found.update("\n".join(map(str, values.tolist())).encode())
+        columns = [values for one in lists for values in vars(one).values()]
+        texts = ["\n".join(map(str, values.tolist())) for values in columns]
         tensors = [self.train.vectors]
         for data in (self.dev, self.eval):
             tensors += [data.probe_vectors, data.asv_scores]
-        for tensor in tensors:
-            found.update(tensor.contiguous().view(torch.uint8).numpy().data)
-        return found.hexdigest()
+        return _hash("".join([self.name, *texts]), tensors)
 
 
 class TrialsAlone(Corpus):

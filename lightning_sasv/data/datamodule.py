@@ -115,7 +115,9 @@ class SASVDataModule(LightningDataModule):
     def train_dataloader(self) -> BlockLoader:
         """Blocks of training steps."""
         of_epoch = self.corpus.train, self.seeds, self.batch_size
-        blocks = TrainBlocks(*of_epoch, *self._processes())
+        module = None if self.trainer is None else self.trainer.lightning_module
+        compared = getattr(module, "compares", False)  # a module of others need not say so
+        blocks = TrainBlocks(*of_epoch, *self._processes(), compared)
         return BlockLoader(blocks, self.steps_per_block, self.trainer)
 
     def _probes(self, data: TrialSet) -> DataLoader[ProbeBatch]:

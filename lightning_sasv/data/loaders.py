@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, SequentialSampler
 
 from lightning_sasv.data.corpus import TrainingSet, TrialSet
@@ -16,7 +17,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.trials import TrialClass
 
 IGNORE = -100
-"""CM label of the padding in the last step of an epoch (PyTorch's ``ignore_index``)."""
+"""Label of the padding in the last step of an epoch (PyTorch's ``ignore_index``)."""
 
 
 class TrainBlock(NamedTuple):
@@ -24,16 +25,27 @@ class TrainBlock(NamedTuple):
 
     Attributes:
         vectors: CM embeddings of the probes, (steps, seeds, batch, dim).
-        label: 1 bona fide, 0 spoof, ``IGNORE`` padding, (steps, seeds, batch).
-        counts: Spoof and bona fide probes in the whole batch over all processes,
-            (steps, seeds, 2).
+        kind: ``TrialClass`` codes, ``IGNORE`` for padding, (steps, seeds, batch).
+        classes: Trials of each code in the whole batch over all processes, (steps, seeds, 3).
         last: Steps of the epoch that have been made when these are.
+        cosine: ASV score of each trial, where it is needed, (steps, seeds, batch).
     """
 
     vectors: Tensor
-    label: Tensor
-    counts: Tensor
+    kind: Tensor
+    classes: Tensor
     last: int
+    cosine: Tensor | None = None
+
+    @property
+    def label(self) -> Tensor:
+        """CM label of each trial: 1 bona fide, 0 spoof, ``IGNORE`` padding."""
+        return self.kind.clamp(max=1)
+
+    @property
+    def counts(self) -> Tensor:
+        """Spoof and bona fide probes in the whole batch over all processes, (steps, seeds, 2)."""
+        return torch.stack([self.classes[..., 0], self.classes[..., 1:].sum(-1)], -1)
 
 
 class ProbeBatch(NamedTuple):
@@ -56,6 +68,7 @@ class TrainBlocks(Dataset[TrainBlock]):
         batch_size: Trials of an optimiser step, over all processes.
         rank: Number of this process.
         world_size: Number of processes.
+        compared: Compare the speakers of each trial.
     """
 
     def __init__(
@@ -65,10 +78,13 @@ class TrainBlocks(Dataset[TrainBlock]):
         batch_size: int,
         rank: int = 0,
         world_size: int = 1,
+        compared: bool = False,
     ) -> None:
         self.vectors = data.vectors
+        self.speakers = normalize(data.asv_vectors, dim=1) if compared else None
         self.sampler = TrialSampler(data.utterances)
-        self.seeds = list(seeds)
+        self.seeds = list(dict.fromkeys(seeds))
+        self.copies = [self.seeds.index(seed) for seed in seeds]
         self.batch_size = batch_size
         self.rank, self.world_size = rank, world_size
         self.steps = -(-self.sampler.size // batch_size)
@@ -78,17 +94,21 @@ class TrainBlocks(Dataset[TrainBlock]):
         return self.steps
 
     def _draw(self, epoch: int) -> None:
-        """Probes and CM labels of an epoch, (steps, seeds, batch), padded at the end."""
-        drawn = [self.sampler.epoch(seed, epoch) for seed in self.seeds]
+        """Trials of an epoch, (steps, seeds, batch), padded at the end."""
         shape = (len(self.seeds), self.steps * self.batch_size)
-        probe, label = np.zeros(shape, np.int64), np.full(shape, IGNORE, np.int64)
-        for row, trials in enumerate(drawn):
-            probe[row, : len(trials.probe)] = trials.probe
-            label[row, : len(trials.probe)] = trials.label != TrialClass.SPOOF
+        enrol, probe = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        kind = np.full(shape, IGNORE, np.int64)
+        for row, seed in enumerate(self.seeds):
+            trials = self.sampler.epoch(seed, epoch)
+            for drawn, column in zip(trials, (enrol, probe, kind), strict=True):
+                column[row, : len(drawn)] = drawn
         by_step = (len(self.seeds), self.steps, self.batch_size)
-        self._probe = torch.from_numpy(probe).view(by_step).transpose(0, 1)
-        self._label = torch.from_numpy(label).view(by_step).transpose(0, 1)
-        self._count = torch.stack([(self._label == k).sum(-1) for k in (0, 1)], dim=-1)
+        self._enrol, self._probe, self._kind = (
+            torch.from_numpy(column).view(by_step).transpose(0, 1)
+            for column in (enrol, probe, kind)
+        )
+        classes = sorted(TrialClass)
+        self._classes = torch.stack([(self._kind == k).sum(-1) for k in classes], dim=-1)
         self._epoch = epoch
 
     def __getitem__(self, key: tuple[int, int, int]) -> TrainBlock:
@@ -96,8 +116,17 @@ class TrainBlocks(Dataset[TrainBlock]):
         if epoch != self._epoch:
             self._draw(epoch)
         share = slice(self.rank, None, self.world_size)
-        probe, label = (part[first:last, :, share] for part in (self._probe, self._label))
-        return TrainBlock(self.vectors[probe], label, self._count[first:last], last)
+        drawn = (self._enrol, self._probe, self._kind)
+        enrol, probe, kind = (part[first:last, :, share] for part in drawn)
+        classes, copies, cosine = self._classes[first:last], self.copies, None
+        if self.speakers is not None:
+            rows = (part.reshape(-1) for part in (enrol, probe))
+            pair = (self.speakers.index_select(0, row) for row in rows)
+            cosine = torch.linalg.vecdot(*pair).view(enrol.shape)
+        if len(copies) > len(self.seeds):  # several networks of each seed
+            probe, kind, classes = (part[:, copies] for part in (probe, kind, classes))
+            cosine = None if cosine is None else cosine[:, copies]
+        return TrainBlock(self.vectors[probe], kind, classes, last, cosine)
 
 
 class InOrder(DistributedSampler[int], SequentialSampler):
@@ -164,7 +193,7 @@ class BlockLoader(DataLoader[TrainBlock]):
         for block in super().__iter__():
             self._served = block.last
             if self.trainer is not None:
-                _count(self.trainer, len(block.counts), block.last)
+                _count(self.trainer, len(block.classes), block.last)
             yield block
 
     def state_dict(self) -> dict[str, int]:

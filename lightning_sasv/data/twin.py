@@ -13,6 +13,7 @@ score, and adds what is particular to attack, speaker and utterance at right ang
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -37,10 +38,11 @@ from lightning_sasv.trials import TWIN, TrialClass
 MAX_SCALE = 4.0
 """Largest corpus: four times the real one takes about 0.7 GB of embeddings."""
 
-PAIR_COSINE = {"dev": (0.257, 0.150), "eval": (0.227, 0.139)}
+PAIR_COSINE = {"train": (0.257, 0.150), "dev": (0.257, 0.150), "eval": (0.227, 0.139)}
 """Mean and standard deviation of the cosine between an enrolled speaker and an impostor.
 
 A nontarget trial's score is about 0.72 times as large, since probes stray from their speaker.
+Train has no nontarget trials to go by: there it is that of two speakers of a cohort, as in dev.
 """
 SPEAKER_DRAWS = 64
 """Draws of the speakers of which the nearest to ``PAIR_COSINE`` is taken."""
@@ -87,7 +89,7 @@ def make_twin(scale: float = 1.0, seed: int = 0) -> Corpus:
         raise InputError(f"seed of the twin must not be negative, but is {seed}")
     common, *rngs = (np.random.default_rng(key) for key in np.random.SeedSequence(seed).spawn(4))
     asv_basis, cm_basis = (_rotation(dim, common) for dim in (ASV_DIM, CM_DIM))  # of all sets
-    train = _training_set(scale, cm_basis, rngs[0])
+    train = _training_set(scale, (asv_basis, cm_basis), rngs[0])
     first = PLANS["train"].n_speakers + 1
     dev = _trial_set("dev", scale, first, (asv_basis, cm_basis), rngs[1])
     first += PLANS["dev"].n_speakers
@@ -99,14 +101,29 @@ def _store(kind: str, names: np.ndarray, vectors: np.ndarray) -> EmbeddingStore:
     return EmbeddingStore(names.tolist(), torch.from_numpy(vectors), f"{kind} of the {TWIN}")
 
 
-def _training_set(scale: float, cm_basis: np.ndarray, rng: np.random.Generator) -> TrainingSet:
-    name_rng, score_rng, cm_rng = rng.spawn(3)
+def _training_set(
+    scale: float, spaces: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
+) -> TrainingSet:
+    name_rng, score_rng, cm_rng, asv_rng = rng.spawn(4)
     layout = lay_out(PLANS["train"].scaled(scale))
     names = utterance_names(layout, name_rng)
     draws = draw_scores(layout, "train", score_rng)
-    vectors = cm_vectors(layout, draws.cm, cm_basis, cm_rng)
+    vectors = cm_vectors(layout, draws.cm, spaces[1], cm_rng)
     utterances = utterance_list(layout, speaker_names(layout, 1), names)
-    return TrainingSet(utterances, _store("CM embeddings (train)", names, vectors))
+    asv = partial(_training_asv, layout, names, draws.cosine, spaces[0], asv_rng)
+    return TrainingSet(utterances, _store("CM embeddings (train)", names, vectors), asv)
+
+
+def _training_asv(
+    layout: Layout,
+    names: np.ndarray,
+    cosine: np.ndarray,
+    basis: np.ndarray,
+    rng: np.random.Generator,
+) -> EmbeddingStore:
+    """ASV embeddings of the training set, made when a training needs them."""
+    vectors, _ = asv_vectors(layout, "train", cosine, basis, rng)
+    return _store("ASV embeddings (train)", names, vectors)
 
 
 def _trial_set(
@@ -144,23 +161,32 @@ def _speaker_directions(layout: Layout, name: str, rng: np.random.Generator) -> 
     """Unit direction of each speaker, √g e_k + √(1−g) z_s in cohort k.
 
     Two speakers of a cohort have the mean cosine g. There are few pairs of enrolled speaker and
-    impostor, so the best of several draws is taken: that whose pairs are nearest to the wanted
-    mean, standard deviation and (zero) skewness.
+    impostor (in train: of speakers of a cohort), so the best of several draws is taken: that whose
+    pairs are nearest to the wanted mean, standard deviation and (zero) skewness.
     """
     wanted_mean, wanted_sd = PAIR_COSINE[name]
     centres = np.eye(ASV_DIM)[[-1, -2]]  # two axes along which speakers hardly differ
     decay = np.exp(-np.arange(ASV_DIM) / SPEAKER_DECAY / 2)
     own = _unit(rng.standard_normal((SPEAKER_DRAWS, len(layout.cohort), ASV_DIM)) * decay)
     draws = _unit(np.sqrt(wanted_mean) * centres[layout.cohort] + np.sqrt(1 - wanted_mean) * own)
-    nontarget = layout.trial_label == TrialClass.NONTARGET
-    claimed = layout.trial_speaker[nontarget]
-    actual = layout.speaker[layout.trial_utterance[nontarget]]
-    claimed, actual = np.unique(np.stack([claimed, actual]), axis=1)
+    claimed, actual = _compared(layout)
     cosines = np.einsum("kpd,kpd->kp", draws[:, claimed], draws[:, actual])
     mean, sd = cosines.mean(1), cosines.std(1)
     skew = ((cosines - mean[:, None]) ** 3).mean(1) / sd**3
     miss = ((mean - wanted_mean) / 0.01) ** 2 + ((sd - wanted_sd) / 0.01) ** 2 + (skew / 0.2) ** 2
     return draws[np.argmin(miss)].astype(np.float32)
+
+
+def _compared(layout: Layout) -> np.ndarray:
+    """Pairs of speakers in nontarget trials, (2, pairs); without such trials those of a cohort."""
+    nontarget = layout.trial_label == TrialClass.NONTARGET
+    if not nontarget.any():
+        first, second = np.triu_indices(len(layout.cohort), 1)
+        same = layout.cohort[first] == layout.cohort[second]
+        return np.stack([first[same], second[same]])
+    claimed = layout.trial_speaker[nontarget]
+    actual = layout.speaker[layout.trial_utterance[nontarget]]
+    return np.unique(np.stack([claimed, actual]), axis=1)
 
 
 def asv_vectors(

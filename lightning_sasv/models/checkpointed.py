@@ -42,7 +42,7 @@ class Checkpointed(LightningModule):
     @classmethod
     def settings_in(cls, checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
         """The settings that a checkpoint holds, checked; they ask for no more than its weights."""
-        found = settings(checkpoint, cls, path)
+        found = {"objective": "cm", **settings(checkpoint, cls, path)}  # there was no other once
         check_sizes(cls, found, checkpoint["state_dict"], path)
         return found
 

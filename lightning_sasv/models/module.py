@@ -9,16 +9,23 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from lightning_sasv.data.corpus import Corpus, TrialSet
-from lightning_sasv.data.loaders import IGNORE, ProbeBatch, TrainBlock
+from lightning_sasv.data.loaders import ProbeBatch
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSettings, FusionSystem, build_system
-from lightning_sasv.metrics.functional import eer
+from lightning_sasv.fusion.rules import fuse
+from lightning_sasv.metrics.functional import a_dcf, eer, sasv_eers
 from lightning_sasv.models.cm_head import IN_DIM, CMHead
-from lightning_sasv.models.optimised import Optimised
+from lightning_sasv.models.objectives import (
+    MONITORS,
+    FusedObjective,
+    chosen,
+    make_objective,
+)
 from lightning_sasv.models.scoring import ProbeScores, ScoredTrials, has_every_class
+from lightning_sasv.models.trained import Trained
 from lightning_sasv.trials import TrialClass
 
 
@@ -32,13 +39,13 @@ class StaysHere(nn.ModuleDict):
         return self
 
 
-class SASVModule(Optimised):
+class SASVModule(Trained):
     """Countermeasure head, cosine ASV score, and the fusion systems fitted on their scores.
 
-    Training minimises the class-weighted cross-entropy of the CM label, normalised by the sum of
-    the weights in the batch, with Adam and an L2 penalty. Several optimiser steps are made inside
-    one Lightning step (manual optimisation), and several seeds are trained side by side as one
-    stacked model; neither changes the result of a step.
+    Training minimises an objective (by default the class-weighted cross-entropy of the CM label),
+    normalised by the sum of the weights in the batch, with Adam and an L2 penalty. Several
+    optimiser steps are made inside one Lightning step (manual optimisation), and several seeds are
+    trained side by side as one stacked model; neither changes the result of a step.
 
     Args:
         in_dim: Size of the CM embedding; by default that of the corpus.
@@ -47,11 +54,20 @@ class SASVModule(Optimised):
         negative_slope: Slope of the LeakyReLU.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty in Adam.
-        class_weights: Weights of spoof and bona fide in the loss.
+        objective: What the head is trained for: ``cm`` (is the probe bona fide?), ``fused`` (is the
+            trial a target, by the score of Post or B1v2?), ``a_dcf`` (the same, and its cost),
+            or ``auto``: ``fused`` for Post or B1v2 alone, else ``cm``.
+        class_weights: Weights of spoof and bona fide in the loss, or of spoof, target and
+            nontarget; by default 0.1 and 0.9 for ``cm``, else all alike.
         systems: Names of the fusion systems to fit on dev; the first is the one logged as
             ``val/sasv_eer``.
         fusion: Settings that replace those of every named system, e.g. ``{rho: 0.5}``.
+        monitor: What the best epoch is chosen by: ``val/cm_eer``, ``val/sasv_eer`` or
+            ``val/a_dcf``, the latter of the first system; by default what fits the objective.
         seeds: Training seeds; set from ``--seed_everything`` on the command line.
+
+    Raises:
+        InputError: A setting is out of range, unknown, or does not go with the others.
     """
 
     def __init__(
@@ -61,26 +77,26 @@ class SASVModule(Optimised):
         negative_slope: float = 0.3,
         lr: float = 5e-5,
         weight_decay: float = 1e-3,
-        class_weights: tuple[float, float] = (0.1, 0.9),
+        objective: str = "auto",
+        class_weights: tuple[float, float] | tuple[float, float, float] | None = None,
         systems: Sequence[str] = ("B1",),
         fusion: FusionSettings | None = None,
+        monitor: str | None = None,
         seeds: Sequence[int] = (1986,),
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        if not (lr > 0 and weight_decay >= 0 and min(class_weights) > 0):
+        if not (lr > 0 and weight_decay >= 0 and min(class_weights or (1.0,)) > 0):
             raise InputError(
                 "model.lr and model.class_weights must be positive and model.weight_decay not "
-                f"negative; got {lr}, {list(class_weights)} and {weight_decay}"
+                f"negative; got {lr}, {list(class_weights or ())} and {weight_decay}"
             )
         if min(hidden_dims, default=1) < 1:
             raise InputError(f"model.hidden_dims must be at least 1, got {list(hidden_dims)}")
-        self.automatic_optimization = False
         self.lr, self.weight_decay = lr, weight_decay
         self.seeds = tuple(seeds)
         widths = IN_DIM if in_dim is None else in_dim, hidden_dims
         self.head = CMHead(*widths, negative_slope, seeds=self.seeds)
-        self.class_weights = (class_weights[0], class_weights[1])
         unknown = set(fusion or {}) - set(signature(FusionSystem).parameters)
         if unknown:
             raise InputError(f"model.fusion: a fusion system has no setting {min(unknown)!r}")
@@ -92,33 +108,57 @@ class SASVModule(Optimised):
                 for copy in range(len(self.seeds))
             }
         )
+        self.objectives = self._make_objectives()
         # every process fits them to the same scores: nothing to be shared, least of all by a GPU
         own = [f"fusion.{name}" for name, _ in self.fusion.named_buffers()]
         self._ddp_params_and_buffers_to_ignore = own
         self.dev_rates: list[float] = []
         self._probe_scores: ProbeScores | None = None
         self._scored: ScoredTrials | None = None
-        self._train_loss: list[Tensor] = []
+
+    def _make_objectives(self) -> nn.ModuleList:
+        """The objective of all copies; what was chosen is noted as a setting."""
+        own, monitor = self.hparams["class_weights"], self.hparams["monitor"]
+        name, rule = chosen(self.hparams["objective"], self.names)
+        made = make_objective(name, rule, own, self.costs, len(self.seeds))
+        self._note("objective", name)
+        self._note("class_weights", own or made.default_weights)
+        if monitor not in (None, *MONITORS):
+            raise InputError(f"model.monitor: expected {' or '.join(MONITORS)}, got {monitor!r}")
+        if not self.names and name == "cm" and monitor not in (None, "val/cm_eer"):
+            raise InputError(f"model.monitor: {monitor} is that of a system, and there is none")
+        return nn.ModuleList([made])
 
     def setup(self, stage: str) -> None:
         """Check the corpus of the Trainer's data module."""
         super().setup(stage)
-        self.check(self.corpus)
+        self.check(self.corpus, stage == "fit")
 
-    def check(self, corpus: Corpus) -> None:
-        """Check that the embeddings have the size that the head expects, or take theirs."""
+    def check(self, corpus: Corpus, training: bool = False) -> None:
+        """Check that the embeddings have the size that the head expects, or take theirs.
+
+        Args:
+            corpus: The corpus.
+            training: Whether the training set is needed, too.
+        """
         if self.hparams["in_dim"] is None:
             self._take_size(corpus.cm_stores[0].dim)
         for store in corpus.cm_stores:
             store.require_dim(self.head.in_dim)
+        if training and self.compares:
+            _ = corpus.train.asv_vectors
+
+    def _note(self, name: str, value: object) -> None:
+        """Note what a setting became."""
+        for settings in (self.hparams, self.__dict__["_hparams_initial"]):
+            settings[name] = value
 
     def _take_size(self, size: int) -> None:
         """Make the head for embeddings of this size, and note the size as a setting."""
         if size != self.head.in_dim:
             head = self.head
             self.head = CMHead(size, head.hidden_dims, head.negative_slope, seeds=self.seeds)
-        for settings in (self.hparams, self.__dict__["_hparams_initial"]):
-            settings["in_dim"] = size
+        self._note("in_dim", size)
 
     @property
     def corpus(self) -> Corpus:
@@ -150,53 +190,6 @@ class SASVModule(Optimised):
         module = SASVModule(**(dict(self.hparams) | own))
         module.head.to(self.head.dtype).load_state_dict(self.head.select(copy).state_dict())
         return module
-
-    # Training
-
-    def trial_weights(self, label: Tensor, count: Tensor) -> Tensor:
-        """Weight of each trial in the loss, w_y / Σ w over the global batch; 0 for padding.
-
-        Args:
-            label: (…, batch), 1 bona fide, 0 spoof, ``IGNORE`` for padding.
-            count: (…, 2), spoof and bona fide trials in the batch over all processes.
-        """
-        weights = torch.tensor(self.class_weights, dtype=self.head.dtype, device=label.device)
-        norm = (count.to(weights) @ weights).unsqueeze(-1)
-        return torch.where(label == IGNORE, 0, weights[label.clamp(min=0)] / norm)
-
-    def training_step(self, block: TrainBlock, batch_idx: int) -> None:
-        """Make every optimiser step of the block.
-
-        With two classes the cross-entropy is the logistic loss of the CM score s, whose derivative
-        is w (σ(s) − y): the backward pass starts there, and the loss itself, which is only logged,
-        is computed once for the block. Each process computes its share of the global loss; the
-        gradients are averaged over processes, hence the factor ``world_size``. The heads share no
-        parameter, so that the gradient of the summed loss is each head's own.
-        """
-        dtype = self.head.dtype
-        vectors, target = block.vectors.to(dtype), (block.label == 1).to(dtype)
-        weight = self.trial_weights(block.label, block.counts) * self.trainer.world_size
-        optimizer, backward, step = self.stepper()
-        scores = []
-        for x, y, w in zip(vectors, target, weight, strict=True):
-            score = self.head.score(x)
-            scores.append(score.detach())
-            optimizer.optimizer.zero_grad()
-            backward(score, gradient=(scores[-1].sigmoid() - y) * w)
-            step()
-        self.count_steps(len(scores))
-        losses = binary_cross_entropy_with_logits(
-            torch.stack(scores), target, weight, reduction="none"
-        )
-        self._train_loss.append(losses.sum((1, 2)))
-
-    def on_train_epoch_end(self) -> None:
-        """Log the mean loss of the epoch (logging every step would cost more than the step)."""
-        if self._train_loss:  # none where a training goes on from the end of an epoch
-            mean = torch.cat(self._train_loss).mean() / len(self.seeds)
-            self._train_loss.clear()
-            self.log("train/loss", mean, sync_dist=True)
-        super().on_train_epoch_end()
 
     # Scoring
 
@@ -240,23 +233,51 @@ class SASVModule(Optimised):
         if self.trainer.sanity_checking:
             return
         scored = self.scored_trials()
-        rows = [(math.nan,) * 3 for _ in self.seeds]  # dev was scored in part and lacks a class
+        rows = [(math.nan,) * 4 for _ in self.seeds]  # dev was scored in part and lacks a class
         if has_every_class(scored.label):
-            rows = [self._dev_values(cm, scored.label) for cm in scored.cm]
-        self.dev_rates = [rate for _, rate, _ in rows]
+            rows = [self._dev_values(copy, scored) for copy in range(len(self.seeds))]
+        self.dev_rates = [row[-1] for row in rows]
         names = ("val/loss", "val/cm_eer", "val/cm_eer_bonafide")
-        for name, *values in zip(names, *rows, strict=True):
+        for name, *values in zip(names, *(row[:-1] for row in rows), strict=True):
             self.log(name, sum(values) / len(values), prog_bar=name == "val/cm_eer")
             if len(values) > 1:
-                seeds = zip(self.seeds, values, strict=True)
-                self.log_dict({f"{name}/seed{seed}": value for seed, value in seeds})
+                seeds = zip(self.names_of_copies, values, strict=True)
+                self.log_dict({f"{name}/{copy}": value for copy, value in seeds})
 
-    def _dev_values(self, cm: Tensor, label: Tensor) -> tuple[float, float, float]:
+    @property
+    def names_of_copies(self) -> list[str]:
+        """A name for each copy of the head."""
+        return [f"seed{seed}" for seed in self.seeds]
+
+    def _dev_values(self, copy: int, scored: ScoredTrials) -> tuple[float, float, float, float]:
         """Loss, CM EER of targets against spoofs, and of all bona fide trials against spoofs.
 
-        The second is what the paper chooses checkpoints by (about 0.07 % on its dev set).
+        The second is what the paper chooses checkpoints by (about 0.07 % on its dev set). The last
+        is what they are chosen by here.
         """
+        cm, label, objective = scored.cm[copy], scored.label, self.objective_of(copy)
         spoof, target = label == TrialClass.SPOOF, label == TrialClass.TARGET
-        weights = cm.new_tensor(self.class_weights)[(~spoof).long()]
-        loss = (softplus(torch.where(spoof, cm, -cm)) * weights).sum() / weights.sum()
-        return float(loss), eer(cm[target], cm[spoof]).value, eer(cm[~spoof], cm[spoof]).value
+        counts = torch.stack([(label == code).sum() for code in sorted(TrialClass)])
+        batch = objective.batch(label, counts, scored.asv, cm.dtype)
+        loss = float(objective.losses(cm, batch).sum())
+        rate = eer(cm[target], cm[spoof]).value
+        monitor = self.hparams["monitor"] or objective.monitor
+        best = rate if monitor == "val/cm_eer" else self._sasv_value(copy, scored, monitor)
+        return loss, rate, eer(cm[~spoof], cm[spoof]).value, best
+
+    def _sasv_value(self, copy: int, scored: ScoredTrials, monitor: str) -> float:
+        """SASV-EER or least a-DCF of the score that a copy is trained for, else of the system."""
+        objective = self.objective_of(copy)
+        if isinstance(objective, FusedObjective) and objective.rule is not None:
+            sasv = fuse(objective.rule, 0.0, scored.asv, scored.cm[copy])
+        else:
+            system = self.systems[copy][self.names[0]]
+            sasv = system(scored.asv, scored.cm[copy]).sasv
+        if monitor == "val/sasv_eer":
+            return sasv_eers(sasv, scored.label).sasv
+        return a_dcf(sasv, scored.label, self.costs).min
+
+    @property
+    def costs(self) -> CostModel:
+        """Cost model of the a-DCF."""
+        return as_cost_model((self.hparams["fusion"] or {}).get("costs") or "a-dcf1")

@@ -96,13 +96,14 @@ class Optimised(Checkpointed):
 
     def configure_optimizers(self) -> Any:
         """Adam over all stacked heads, or what was chosen; elementwise, so each has its own."""
+        groups = self.parameter_groups()
         if self.optimizer is None:
             fused = self.device.type in ("cpu", "cuda")
             made: optim.Optimizer = optim.Adam(
-                self.head.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused
+                groups, lr=self.lr, weight_decay=self.weight_decay, fused=fused
             )
         else:
-            made = self.optimizer(self.head.parameters())
+            made = self.optimizer(groups)
         if isinstance(made, optim.LBFGS):
             raise InputError(
                 "optimizer: LBFGS computes the loss several times in a step; take another"
@@ -114,6 +115,10 @@ class Optimised(Checkpointed):
             )
         schedules = [] if self.lr_scheduler is None else [self.lr_scheduler(made)]
         return [made], schedules
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """What is to be learnt, by settings of the optimiser."""
+        return [{"params": list(self.head.parameters())}]
 
     def stepper(self) -> tuple[LightningOptimizer, Callable[..., Any], Callable[[], Any]]:
         """The optimiser, how to go backward from a score, and how to make a step."""

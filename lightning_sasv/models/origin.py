@@ -78,9 +78,11 @@ def record(trainer: Trainer) -> MadeWith:
         "strategy": type(trainer.strategy).__name__,
         "threads": torch.get_num_threads(),
     }
+    module: Any = trainer.lightning_module
     corpus = {"name": data.corpus.name, "fingerprint": data.corpus.fingerprint}
+    if getattr(module, "compares", False) and hasattr(data.corpus, "train"):
+        corpus["asv_train"] = data.corpus.train.asv_fingerprint
     fixed = {name: _plain(getattr(trainer, name, None)) for name in FIXED}
-    module = trainer.lightning_module
     fixed |= {name: _plain(getattr(module, name, None)) for name in ("optimizer", "lr_scheduler")}
     logged = [one.version for one in trainer.loggers if isinstance(one, WandbLogger)]
     return {
@@ -148,7 +150,7 @@ def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by name; those of a list are a list, whatever they were kept as."""
     made = content.get(KEY, {})
     parts = {
-        "model": content.get("hyper_parameters"),
+        "model": {"objective": "cm", **(content.get("hyper_parameters") or {})},
         "data": content.get("datamodule_hyper_parameters"),
         "trainer": made.get("trainer"),
         "corpus": made.get("corpus"),

@@ -107,7 +107,7 @@ def test_a_newer_corpus_takes_the_place_of_an_older_one(folder: Path, pickles: b
     save_corpus(other, folder, pickles=not pickles)
     save_corpus(other, folder, pickles=pickles)
     assert load_corpus(folder).fingerprint == other.fingerprint
-    assert len(list((folder / "embeddings").iterdir())) == 7
+    assert len(list((folder / "embeddings").iterdir())) == 8
 
 
 def test_a_half_written_twin_is_already_marked(
@@ -195,7 +195,7 @@ def test_commands_that_write_and_import_a_corpus(
 ) -> None:
     main(["simulate", "--out", str(tmp_path / "sim"), "--scale", "0.02"])
     assert "simulated" in capsys.readouterr().out
-    assert sorted(p.suffix for p in (tmp_path / "sim" / "embeddings").iterdir()) == [".pk"] * 7
+    assert sorted(p.suffix for p in (tmp_path / "sim" / "embeddings").iterdir()) == [".pk"] * 8
     main(["import", str(tmp_path / "sim"), "--out", str(tmp_path / "store")])
     assert re.search(r"twin: \d+ training utterances, \d+ dev and", capsys.readouterr().out)
     one, two = load_corpus(tmp_path / "sim"), load_corpus(tmp_path / "store")

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm, rankdata, skew
 
-from lightning_sasv.data.corpus import ASV_DIM, CM_DIM, Corpus, TrialSet
+from lightning_sasv.data.corpus import ASV_DIM, CM_DIM, Corpus, TrainingSet, TrialSet
 from lightning_sasv.data.protocols import TRAIN_PROTOCOL, read_trials, read_utterances
-from lightning_sasv.data.twin import _rotation, asv_vectors, make_twin
+from lightning_sasv.data.sampler import TrialSampler
+from lightning_sasv.data.twin import _rotation, asv_vectors, cm_vectors, make_twin
 from lightning_sasv.data.twin_layout import KNOWN_ATTACKS, PLANS, UNSEEN_ATTACKS, lay_out
 from lightning_sasv.data.twin_scores import _normal_scores, draw_scores, skewed
 from lightning_sasv.errors import InputError
@@ -162,6 +163,36 @@ def test_probes_have_their_drawn_cosine() -> None:
     own = models[layout.speaker]
     measured = (probes * own).sum(1) / np.linalg.norm(probes, axis=1) / np.linalg.norm(own, axis=1)
     np.testing.assert_allclose(measured, cosine, atol=1e-5)
+
+
+def test_training_utterances_have_speakers_and_nothing_else_moved(small: Corpus) -> None:
+    """Made of a child of their own: what was made without them is what it was."""
+    train, layout = small.train, lay_out(PLANS["train"].scaled(0.05))
+    seeds = np.random.SeedSequence(0).spawn(4)
+    _, score_rng, cm_rng = np.random.default_rng(seeds[1]).spawn(3)
+    common = np.random.default_rng(seeds[0])
+    _, basis = (_rotation(dim, common) for dim in (ASV_DIM, CM_DIM))
+    draws = draw_scores(layout, "train", score_rng)
+    before = cm_vectors(layout, draws.cm, basis, cm_rng)
+    assert np.array_equal(train.cm.vectors.numpy(), before)
+    unit = torch.nn.functional.normalize(train.asv_vectors, dim=1)
+    trials = TrialSampler(train.utterances).epoch(1986, 0)
+    cosine = (unit[trials.enrol] * unit[trials.probe]).sum(1).numpy()
+    means = [float(cosine[trials.label == code].mean()) for code in (0, 1, 2)]
+    assert means == pytest.approx([0.316, 0.516, 0.061], abs=0.05)
+    again = make_twin(0.05)
+    assert torch.equal(again.train.asv_vectors, train.asv_vectors)
+    assert (again.fingerprint, again.train.asv_fingerprint) == (
+        small.fingerprint,
+        train.asv_fingerprint,
+    )
+    assert train.asv_fingerprint != make_twin(0.05, 1).train.asv_fingerprint
+
+
+def test_a_corpus_without_speakers_of_its_training_set(small: Corpus) -> None:
+    bare = TrainingSet(small.train.utterances, small.train.cm)
+    with pytest.raises(InputError, match=r"no ASV embeddings of its training set.*--train_asv"):
+        _ = bare.asv_vectors
 
 
 def _miss_rate(positive: np.ndarray, negative: np.ndarray) -> float:

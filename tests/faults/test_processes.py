@@ -36,6 +36,7 @@ EMPTY = ["fit", *EXACT, "--data.batch_size=2", "--data.score_batch_size=99999"]
 TRAININGS = {
     "uneven": [*UNEVEN, "--trainer.max_epochs=2"],
     "empty": [*EMPTY, "--trainer.max_epochs=1", "--trainer.limit_train_batches=1"],
+    "a_dcf": [*UNEVEN, "--trainer.max_epochs=1", "--model.objective=a_dcf"],
 }
 """Shares of different sizes; and batches, of training and of scoring, that leave some with none."""
 EVALUATIONS = {
