@@ -222,9 +222,13 @@ def _systems(file: str, table: ScoreTable, several: bool) -> dict[str, Columns]:
     """The systems of one table: each fused score, and the pair of scores behind them."""
     scores = table.score_columns
     if not scores:
+        maybe = [name for name, kind in table.frame.schema.items() if kind.is_float()]
+        named = ("score" if name in maybe[:1] else name for name in table.frame.columns)
+        hint = f"; {maybe[0]} may be one: --columns '{','.join(named)}', with --negate ROLE " \
+            "where high scores speak for spoofs" if maybe else ""  # fmt: skip
         raise InputError(
             f"{table.where()}: no scores among {', '.join(table.frame.columns)}; expected "
-            f"{', '.join(SCORES)} or sasv_<system>"
+            f"{', '.join(SCORES)} or sasv_<system>{hint}"
         )
     fused = [name for name in scores if name.startswith("sasv_")]
     roles = [role for role in ("asv", "cm") if f"{role}_score" in table]

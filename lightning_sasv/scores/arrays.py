@@ -83,8 +83,10 @@ def _column(where: str, array: np.ndarray) -> tuple[np.ndarray, list[str]]:
     notes = []
     array = np.atleast_1d(array.squeeze()) if array.ndim else array
     if array.ndim == _POSTERIORS and array.shape[1] == _POSTERIORS and array.dtype.kind == "f":
+        notes.append(
+            f"{where}: two columns, {_posteriors(where, array)}: the second minus the first"
+        )
         array = array[:, 1].astype(np.float64) - array[:, 0].astype(np.float64)
-        notes.append(f"{where}: two columns, taken for log posteriors: the second minus the first")
     if array.ndim != 1 or array.dtype.kind not in "fiubUS":
         raise InputError(
             f"{where}: {array.dtype} of shape {array.shape} is no column of scores or labels; "
@@ -93,6 +95,18 @@ def _column(where: str, array: np.ndarray) -> tuple[np.ndarray, list[str]]:
     if array.dtype.kind == "S":
         array = np.char.decode(array.astype(np.bytes_), "utf-8")
     return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.str_), notes
+
+
+def _posteriors(where: str, array: np.ndarray) -> str:
+    """What two columns are taken for; a column of labels is none of it."""
+    if any(np.isin(column, [-1, 0, 1]).all() for column in array.T) and len(array) > 2:
+        raise InputError(
+            f"{where}: one of two columns is a label or a decision, not a score; save scores and "
+            "labels as arrays of their own in an .npz file"
+        )
+    if (array >= 0).all() and np.allclose(array.sum(1), 1, atol=1e-4):
+        return "taken for posteriors, whose Cllr and actual costs say little"
+    return "taken for log posteriors"
 
 
 def write_arrays(file: IO[bytes], columns: dict[str, np.ndarray]) -> None:

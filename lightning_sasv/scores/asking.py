@@ -21,11 +21,6 @@ def shown(columns: Sequence[Column]) -> str:
 def cannot_tell(lines: Lines, columns: Sequence[Column], reason: str = "") -> str:
     """The first line cut into columns, the nearest layouts, and what to type."""
     text = lines.lines[0][1]
-    if ";" in text and resolved(text.split(";")):
-        return (
-            f"{lines.where}: columns are separated by semicolons; separate them by commas "
-            "and write numbers with a decimal point"
-        )
     known = [one for one in LAYOUTS.values() if one.columns and one.recognised]
     nearest = sorted(known, key=lambda one: _distance(one, columns))[:3]
     line = text if len(text) <= 60 else text[:57] + "..."
@@ -79,7 +74,7 @@ def label_hint(lines: Lines, columns: Sequence[str]) -> str:
     cells = lines.columns(header=1)
     if len(cells) != len(columns):
         return ""
-    maybe = [name for name, one in zip(columns, cells, strict=True) if one.codes]
+    maybe = [n for n, one in zip(columns, cells, strict=True) if one.codes or one.words > 0.9]
     if not maybe:
         return ""
     names = ["label" if name == maybe[-1] else name if name in KNOWN or is_number(name) else "-"

@@ -21,7 +21,7 @@ from lightning_sasv.scores.layouts import (
     layout_named,
 )
 from lightning_sasv.scores.profile import Column, Lines, sample_of, widths
-from lightning_sasv.scores.text import contains, split
+from lightning_sasv.scores.text import split
 
 
 class Found(NamedTuple):
@@ -66,11 +66,24 @@ def find_layout(
     sample = sample_of(path, source)
     if not sample:
         raise InputError(f"{path}, line 1: the file has no trials; write it again")
+    _refuse_other_separators(path, sample)
     layout = layout_named(name) if name else None
     separator, notes = _separator(path, sample, layout)
     lines = Lines(path, source, sample, separator, labels or {})
     found = _named(lines, layout) if layout else _guess(lines)
     return found._replace(notes=(*notes, *found.notes))
+
+
+def _refuse_other_separators(path: Path, lines: Sequence[tuple[int, str]]) -> None:
+    """Columns between semicolons or bars; there may be decimal commas between semicolons."""
+    if set(widths(path, lines, " ")) != {1} or any("\t" in text for _, text in lines):
+        return
+    for sign, name in ((";", "semicolons"), ("|", "bars")):
+        if len({text.count(sign) for _, text in lines}) == 1 and sign in lines[0][1]:
+            raise InputError(
+                f"{path}, line {lines[0][0]}: columns are separated by {name}; separate them by "
+                "commas and write numbers with a decimal point"
+            )
 
 
 def _separator(
@@ -86,6 +99,8 @@ def _separator(
         return (fitting or order)[0], []
     if "\t" in first and not all(cell.strip() for cell in cells["\t"]):
         return " ", [f"{path}: several tabs between columns were taken for one"]
+    if len(cells[" "]) > 1 and all(text.split()[0].endswith(",") for _, text in lines):
+        return ",", []
     for sign in ("\t", ","):
         count, rows = widths(path, lines, sign).most_common(1)[0]
         even = count > 1 and (
@@ -200,7 +215,7 @@ def _guess(lines: Lines) -> Found:
         both = " or ".join(f"{one.name} ({one.describe()})" for one in fitting)
         raise InputError(cannot_tell(lines, columns, f"it may be {both}"))
     else:
-        layout = _of_spoofs(lines, fitting[0])
+        layout = fitting[0]
     line = lines.lines[0][0] if headed else 0
     return Found(layout, layout.columns, lines.separator, line, True)
 
@@ -259,16 +274,6 @@ def _disagree(layout: Layout, columns: Sequence[Column]) -> bool:
     return (
         len({attack for attack, label in pairs if WORDS.get(label.lower(), "spoof") != "spoof"}) > 1
     )
-
-
-def _of_spoofs(lines: Lines, layout: Layout) -> Layout:
-    """Of layouts with the same columns and labels the verifier's, where the file has no spoofs."""
-    twins = [
-        one
-        for one in LAYOUTS.values()
-        if (one.columns, one.labels, one.role) == (layout.columns, layout.labels, "asv")
-    ]
-    return twins[0] if twins and not contains(lines.source, b"spoof") else layout
 
 
 def _inferred(lines: Lines, columns: Sequence[Column]) -> Layout:

@@ -144,15 +144,24 @@ def _missing(scores: ScoreTable, key: ScoreTable, ids: Sequence[str], missing: n
         found = _would_match(scores, key, ids)
         if found:
             remedy = f"without folders and file endings {found:,} would match: --ids name"
+        elif found := _would_match(scores, key, ids, lower=True):
+            remedy = f"in lower case {found:,} would match; write the ids of both files alike"
     return (
         f"{scores.path}: no score for {len(missing):,} of {len(key):,} trials of "
         f"{key.where(int(missing[0]))} and after: {names_of(key, ids, missing)}; {remedy}"
     )
 
 
-def _would_match(scores: ScoreTable, key: ScoreTable, ids: Sequence[str]) -> int:
+def _would_match(
+    scores: ScoreTable, key: ScoreTable, ids: Sequence[str], lower: bool = False
+) -> int:
     """How many trials of the key would have a score if ids had no folders and file endings."""
-    ours, theirs = (plain_names(one.frame.select(ids)).unique() for one in (scores, key))
+    import polars as pl
+
+    ours, theirs = (plain_names(one.frame.select(ids)) for one in (scores, key))
+    if lower:
+        ours, theirs = (one.select(pl.all().str.to_lowercase()) for one in (ours, theirs))
+    ours, theirs = ours.unique(), theirs.unique()
     return theirs.join(ours, on=list(ids), how="semi").height
 
 

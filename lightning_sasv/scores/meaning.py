@@ -120,7 +120,8 @@ def _unknown_label(words: pl.Series, word: str, layout: Layout) -> str:
     own = dict.fromkeys(layout.labels.values())
     written = [next(word for word in layout.labels if layout.labels[word] == one) for one in own]
     seen = sorted({plain_label(one) for one in words.unique()})
-    example = "target=1,nontarget=2,spoof=0" if len(seen) > 2 else "bona=1,spoof=0"
+    two = "bona=1,spoof=0 or target=1,nontarget=0"
+    example = "target=1,nontarget=2,spoof=0" if len(seen) > 2 else two
     if len(seen) > 4 or plain_label(word) in WORDS:
         return f"unknown label {word!r}; {layout.name} has {', '.join(written)}"
     return (

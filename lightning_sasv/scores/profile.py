@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lightning_sasv.limits import LINE_BYTES
 from lightning_sasv.scores.layouts import FILLERS, STAR, WORDS, Layout, plain_label
-from lightning_sasv.scores.text import lines_of, split
+from lightning_sasv.scores.text import COMMENT, lines_of, split
 
 FIRST, SPREAD = 200, 800
 """Lines that are looked at: from the beginning, and over the whole file."""
@@ -41,7 +41,7 @@ def sample_of(path: Path, source: Path | bytes) -> list[tuple[int, str]]:
         for place in sorted(seen):
             stream.seek(place)
             text = stream.readline(LINE_BYTES.now).decode("utf-8", "replace").rstrip("\n")
-            first += [(0, text)] if text.strip() else []
+            first += [(0, text)] if text.strip() and not text.startswith(COMMENT) else []
     return first
 
 

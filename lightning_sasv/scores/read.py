@@ -15,6 +15,7 @@ from lightning_sasv.scores.detect import Found, find_layout
 from lightning_sasv.scores.layouts import (
     LAYOUTS,
     SCORES,
+    Layout,
     column_named,
     is_number,
     layout_named,
@@ -103,7 +104,20 @@ def _read_text(path: Path, how: Reading) -> ScoreTable:
         _refuse_decisions(table, found)
     if layout.open and not layout.columns:
         table = replace(table, frame=_numbers_where_exact(table.frame))
-    return canonical(table, layout, how.labels)
+    table = canonical(table, layout, how.labels)
+    return _of_verifier(table, layout) if found.guessed else table
+
+
+def _of_verifier(table: ScoreTable, layout: Layout) -> ScoreTable:
+    """Of layouts with the same columns and labels the verifier's, where there are no spoofs."""
+    twins = [
+        one.name
+        for one in LAYOUTS.values()
+        if (one.columns, one.labels, one.role) == (layout.columns, layout.labels, "asv")
+    ]
+    if not twins or "label" not in table or (table.frame["label"] == "spoof").any():
+        return table
+    return replace(table, layout=twins[0])
 
 
 def _refuse_decisions(table: ScoreTable, found: Found) -> None:
@@ -134,10 +148,14 @@ def _read_arrays(path: Path, how: Reading) -> ScoreTable | None:
         raise InputError(f"{path}: these are numpy arrays, not {how.format}; drop --format")
     columns = {}
     for name, values in arrays.items():
-        plain = "score" if values.dtype.kind == "f" else "label"
+        few = values.dtype.kind != "f" and len(np.unique(values)) <= 3
+        plain = "label" if few or not _are_numbers(values) else "score"
         ours = column_named(name) if name else plain
         columns[ours if ours not in columns else name] = values
-    text = {name: values.dtype.kind != "f" and is_number(name) for name, values in columns.items()}
+    text = {
+        name: values.dtype.kind != "f" and (is_number(name) or name == "score")
+        for name, values in columns.items()
+    }
     series = [
         pl.Series(name, values.astype(np.float64) if text[name] else values)
         for name, values in columns.items()
@@ -147,6 +165,14 @@ def _read_arrays(path: Path, how: Reading) -> ScoreTable | None:
         notes=tuple(notes),
     )  # fmt: skip
     return canonical(table, LAYOUTS["arrays"], how.labels)
+
+
+def _are_numbers(values: np.ndarray) -> bool:
+    try:
+        values.astype(np.float64)
+    except ValueError:
+        return False
+    return True
 
 
 def _without_absent(table: ScoreTable, names: list[str]) -> pl.DataFrame:

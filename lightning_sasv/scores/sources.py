@@ -128,6 +128,7 @@ def _of_classes(text: str, parts: Sequence[tuple[str | None, str]], how: Reading
     common = [name for name in frames[0].columns if all(name in one.columns for one in frames)]
     joined = replace(
         tables[0],
+        layout="scores",  # the classes say whose they are
         frame=pl.concat([one.select(common) for one in frames]),
         line=lambda row: places[row][0].line(places[row][1]),
         by_row=True,

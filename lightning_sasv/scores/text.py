@@ -37,8 +37,15 @@ _KINDS = {
     b"\x89PNG": "a picture",
     b"RIFF": "a recording",
     b"fLaC": "a recording",
+    b'{"': "JSON",
+    b"[{": "JSON",
+    b"<htm": "a page of HTML",
+    b"<!DO": "a page of HTML",
 }
 """First bytes of files that people take for scores."""
+
+COMMENT = "#"
+"""What a line begins with that says nothing of trials."""
 
 _CONVERT = "`lightning convert` mends it: lightning convert FILE --to FORMAT --out NEW"
 
@@ -93,12 +100,13 @@ def load(path: Path, mend: bool = True) -> tuple[Path | bytes, list[str]]:
     _refuse_other_kinds(path, start)
     line = _find(path, b"\r")
     marked = start.startswith((codecs.BOM_UTF8, *_UTF16))
+    notes = [f"{path}: lines that begin with {COMMENT} are left out"] if commented(path) else []
     if not marked and not line:
-        return path if _is_text(str(path)) else path.read_bytes(), []
+        return path if _is_text(str(path)) else path.read_bytes(), notes
     found = "the file begins with a byte-order mark" if marked else "Windows line ends (CR LF)"
     if not mend:
         raise InputError(f"{path}, line {1 if marked else line}: {found}; {_CONVERT}")
-    return _mended(path), [f"{path}: {found}; read all the same"]
+    return _mended(path), [f"{path}: {found}; read all the same", *notes]
 
 
 def _is_text(name: str) -> bool:
@@ -110,7 +118,7 @@ def _refuse_other_kinds(path: Path, start: bytes) -> None:
     for magic, kind in _KINDS.items():
         if start.startswith(magic):
             unpack = "unpack it first" if "compressed" in kind else "write the scores as text"
-            raise InputError(f"{path}: this is {kind}, no text; {unpack}")
+            raise InputError(f"{path}: this is {kind}, no table; {unpack}")
     if start.startswith(_UTF16):
         return
     line = _find(path, b"\0")
@@ -141,8 +149,14 @@ def lines_of(path: Path, source: Path | bytes) -> Iterator[tuple[int, str]]:
                 raise InputError(
                     f"{path}, line {number}: not UTF-8 text; save the file as UTF-8"
                 ) from None
-            if text.strip():
+            if text.strip() and not text.startswith(COMMENT):
                 yield number, text
+
+
+def commented(source: Path | bytes) -> bool:
+    """Whether a file has lines of comment."""
+    start = source[:1] if isinstance(source, bytes) else first_bytes(source)[:1]
+    return start == COMMENT.encode() or contains(source, f"\n{COMMENT}".encode())
 
 
 def contains(source: Path | bytes, word: bytes) -> bool:
@@ -156,7 +170,7 @@ def split(path: Path, line: int, text: str, separator: str) -> list[str]:
     if separator != ",":
         return text.split(None if separator == " " else separator)
     try:
-        return next(csv.reader([text]), [])
+        return next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error as error:
         raise InputError(f"{path}, line {line}: {error}; mend this line") from None
 
@@ -192,6 +206,8 @@ def read_grid(path: Path, source: Path | bytes, shape: Shape) -> Grid:
     import polars as pl
 
     quoted = shape.separator == "," and contains(source, b'"')
+    if commented(source) or (shape.separator == "," and contains(source, b", ")):
+        return _read_carefully(path, source, shape)
     kinds = {name: pl.Float64 if name in shape.numbers else pl.String for name in shape.names}
     try:
         frame = pl.read_csv(

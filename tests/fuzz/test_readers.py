@@ -282,7 +282,7 @@ READERS = {
     ),
 }
 for layout in (None, *LAYOUTS):
-    valid = TEXTS.get(layout or "csv") or WRITTEN.get(layout or "csv") or TEXTS["nist-sre"]
+    valid = TEXTS.get(layout or "csv") or WRITTEN[layout or "csv"]  # every entry has a sample
     read = partial(read_table, format=layout)
     READERS[f"scores as {layout}"] = Reader(read, right_table, [valid], share=4)
 folder_of("signed", BUNDLE)

@@ -29,6 +29,10 @@ INEXACT = {"a-dcf", "speechbrain", "asvspoof5-key", "bob-vuln", "bob-pad"}
 """Where the sample has trailing zeros, rows that do not count or cells that are empty."""
 
 
+def test_every_entry_has_a_sample() -> None:
+    assert LINES.keys() | {"parquet", "arrays"} == LAYOUTS.keys()
+
+
 @pytest.mark.parametrize("name", TEXT_LAYOUTS)
 def test_layout_is_recognised_and_reads_back_what_it_writes(name: str, tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "file", LINES[name]))
