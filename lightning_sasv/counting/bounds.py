@@ -48,8 +48,18 @@ if TYPE_CHECKING:
 
 Order = Literal["optimistic", "pessimistic", "ties"]
 
-NEEDS_TRIALS = {"nce", "nce_min", "policy_a_dcf", "dev_a_dcf"}
-"""Metrics that are not functions of the counts: of pairs of scores, or of a threshold of dev."""
+_OF_COLUMN = ("cllr", "cllr_min", "cllr_calib")
+GIVEN = {
+    *(f"{task}_eer" for task in TASKS),
+    *_OF_COLUMN,
+    *("min_a_dcf", "act_a_dcf", "t_eer", "t_eer_closest", "min_t_dcf", "min_t_dcf_legacy"),
+    *(
+        f"{column}_{name}"
+        for column in ("asv", "cm")
+        for name in (*_OF_COLUMN, "min_dcf", "act_dcf")
+    ),
+}
+"""Metrics that are functions of the counts and of which bounds are proven."""
 
 
 class Bounded(NamedTuple):
@@ -193,9 +203,7 @@ def available(views: Mapping[str, object], settings: Settings) -> list[str]:
     return [
         metric.name
         for metric in METRICS.values()
-        if metric.lower_is_better is not None
-        and metric.needs(settings) <= views.keys()
-        and metric.name not in NEEDS_TRIALS
+        if metric.name in GIVEN and metric.needs(settings) <= views.keys()
     ]
 
 
@@ -279,10 +287,41 @@ def _t_dcf(
     positives, negatives = ties.task("cm").pooled
     miss = positives / positives[-1]
     accepted = (negatives[-1] - negatives) / negatives[-1]
-    costliest = np.max(
-        [(c0 + c1 * miss + c2 * accepted) / (c0 + min(c1, c2)) for c0, c1, c2 in boxes], axis=0
+    return low, float(_costs(boxes, miss, accepted).max(axis=0).min())
+
+
+def _costs(boxes: Sequence[tuple[float, float, float]], miss: Floats, accepted: Floats) -> Floats:
+    """t-DCF of each verifier at each operating point of the countermeasure."""
+    return np.array([(c0 + c1 * miss + c2 * accepted) / (c0 + min(c1, c2)) for c0, c1, c2 in boxes])
+
+
+def cheaper_tandems(
+    ties: BinnedClasses, settings: Settings, legacy: bool
+) -> dict[str, NDArray[np.bool_]]:
+    """Bins on whose trials a t-DCF depends: where its threshold and its minimum can lie."""
+    costs, asv, cm = settings.tandem_costs, ties.views["asv"], ties.views["cm"]
+    lower, upper = _crossing(ties, ties.task("asv"))
+    verifier = (asv.edges >= lower) & (asv.edges <= upper)
+    bona_fide, spoof = cm.counts[1] + cm.counts[2], cm.counts[0]
+    miss, rejected = (
+        np.concatenate([[0], np.cumsum(part)]) / part.sum() for part in (bona_fide, spoof)
     )
-    return low, float(costliest.min())
+    version: Version = "legacy" if legacy else "2019"
+    try:
+        boxes = [t_dcf_coefficients(rates, costs, version) for rates in _corners(ties, costs)]
+    except UndefinedMetricError:
+        return {"asv": verifier, "cm": np.ones(cm.edges.size, np.bool_)}
+    best = float(_costs(boxes, miss, 1 - rejected).max(axis=0).min())
+    corners = _costs(boxes, miss[:-1], 1 - rejected[1:]).min(axis=0)
+    return {"asv": verifier, "cm": corners <= best * (1 + 1e-12)}
+
+
+def crossing_bins(positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The bin in which FRR reaches FAR."""
+    found = np.zeros(positives.size, np.bool_)
+    P, N = float(positives.sum()), float(negatives.sum())
+    found[np.argmax(np.cumsum(positives) * N + np.cumsum(negatives) * P >= P * N)] = True
+    return found
 
 
 def _corners(ties: BinnedClasses, costs: CostModel) -> list[ASVRates]:

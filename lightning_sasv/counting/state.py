@@ -8,7 +8,7 @@ whole numbers. All of it is added when states are merged, so the order does not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -216,6 +216,18 @@ class Counts:
         from lightning_sasv.counting.bounds import metrics_of
 
         return metrics_of(self, settings, names)
+
+    def refine(
+        self,
+        batches: Iterable[Mapping[str, ArrayLike]],
+        settings: Settings = DEFAULTS,
+        names: Sequence[str] | None = None,
+        everything: bool = False,
+    ) -> dict[str, Bounded]:
+        """The same, exact, from a second look at the trials; see :func:`.refine.refined`."""
+        from lightning_sasv.counting.refine import refined
+
+        return refined(self, batches, settings, names, everything)
 
     def bootstrap(
         self,

@@ -26,7 +26,10 @@ def test_bins_are_those_of_a_search(grid: Grid) -> None:
     np.testing.assert_array_equal(grid.bins(scores), np.searchsorted(grid.edges, scores))
 
 
-@given(st.lists(st.floats(allow_nan=False), min_size=1), st.integers(0, 9))
+FINITE = st.floats(-(2.0**1022), 2.0**1022)
+
+
+@given(st.lists(FINITE | st.sampled_from([np.inf, -np.inf]), min_size=1), st.integers(0, 9))
 def test_a_grid_made_for_scores_has_no_finite_one_outside(scores: list[float], bits: int) -> None:
     column = np.array(scores)
     finite = np.abs(column[np.isfinite(column)])
