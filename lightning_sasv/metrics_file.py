@@ -26,6 +26,7 @@ from lightning_sasv.record import (
     costs_words,
     is_part,
     set_title,
+    share_words,
     unrecorded,
 )
 from lightning_sasv.trials import SPLITS, TWIN
@@ -70,6 +71,19 @@ def parts_of(metrics: Metrics) -> list[str]:
 def costs_in(metrics: Metrics, split: str | None = None) -> str:
     """The costs of the a-DCF in these results, in words."""
     return "; ".join(dict.fromkeys(costs_words(of) for _, _, of in blocks(metrics, split)))
+
+
+def twin_words(metrics: Metrics) -> list[str]:
+    """That results are of a simulated corpus, and of what size of it."""
+    found = [of["scale"] for _, _, of in blocks(metrics) if of["simulated"] is True]
+    sizes = (f"{one:g}" if isinstance(one, int | float) else NOT_RECORDED for one in found)
+    return [f"simulated, scale {size}" for size in dict.fromkeys(sizes)]
+
+
+def shares_words(metrics: Metrics, split: str) -> str:
+    """Share of the misses that one speaker has, by system: ``L3c 36 %``; of seeds the range."""
+    found = ((name, share_words(of)) for name, _, of in blocks(metrics, split))
+    return ", ".join(f"{name} {words}" for name, words in found if words)
 
 
 def pairs_in(

@@ -286,6 +286,21 @@ def set_title(split: str, of: Mapping[str, Any]) -> str:
     return f"part of {split}: {there:,} of {all_of_them:,} trials"
 
 
+def share_words(of: Mapping[str, Any]) -> str:
+    """The largest share of the misses that one speaker has; of several seeds the range.
+
+    Example:
+        >>> share_words({"largest_miss_share": 27 / 76}), share_words({})
+        ('36 %', '')
+        >>> share_words({"largest_miss_share": {"1": 0.2, "2": 0.3}})
+        '20–30 %'
+    """
+    share = of.get("largest_miss_share")
+    found = list(share.values()) if isinstance(share, Mapping) else [share]
+    known = sorted({f"{100 * one:.0f}" for one in found if isinstance(one, int | float)}, key=float)
+    return "–".join([known[0], *known[1:][-1:]]) + " %" if known else ""
+
+
 def costs_words(of: Mapping[str, Any], field: str = "costs") -> str:
     """The costs of a result: their name, their numbers where they have none, or ``not recorded``.
 

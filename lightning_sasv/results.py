@@ -4,7 +4,8 @@
     fitted/<system>.safetensors    fitted systems
     metrics.json                   metrics of each system on each set, rates as fractions
     checkpoints/best.ckpt          the best epoch of a training
-    seed<N>/…                      all this for each seed of a table, which has besides
+    seed<N>/…                      all this for each seed of a table, and draws.json, the
+                                   replicates of its intervals; the table has besides
     table.{md,csv,tex}             its means over seeds, those of metrics.json
     scores/seed<N>                 links to the score files of each seed
 
@@ -102,6 +103,29 @@ def set_entries(
     return found
 
 
+def thresholds_in(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Threshold of the smallest a-DCF of each system on a whole set, from what is said of it."""
+    whole = {name: one["values"] for name, one in entries.items() if not is_part(one["of"])}
+    found = {name: value_of(values, "a_dcf_threshold") for name, values in whole.items()}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def dev_thresholds(path: str | Path, checkpoint: Mapping[str, Any] | None) -> dict[str, float]:
+    """:func:`thresholds_in` dev of a ``metrics.json``, for systems of the same checkpoint."""
+    if checkpoint is None or not Path(path).is_file():
+        return {}
+    with contextlib.suppress(InputError):  # whoever writes there reports it
+        found = read_metrics(path)
+        same = {
+            name: found[name]["sets"]["dev"]
+            for name, _, of in blocks(found, "dev")
+            if isinstance(noted := of["checkpoint"], Mapping)
+            and noted.get("sha256") == checkpoint.get("sha256")
+        }
+        return thresholds_in(same)
+    return {}
+
+
 def fit_entry(system: Fusion) -> dict[str, Any]:
     """What is written of a fit: the values found, on what, and what makes them doubtful."""
     noted = {"fitted_on": system.fitted_on or unrecorded()}
@@ -130,9 +154,9 @@ def value_of(values: Mapping[str, Any], metric: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def write_metrics(path: str | Path, metrics: Metrics) -> Path:
+def write_metrics(path: str | Path, metrics: Metrics, comparisons: Sequence[Any] = ()) -> Path:
     """Write a ``metrics.json`` atomically; NaN and infinity, which JSON lacks, become null."""
-    return write_json(path, as_content(metrics))
+    return write_json(path, as_content(metrics, comparisons))
 
 
 def merge_metrics(path: str | Path, new: Metrics, overwrite: bool = False) -> Metrics:
@@ -275,11 +299,13 @@ def write_systems(
             old.unlink()
 
 
-def write_tables(folder: Path, texts: Mapping[str, str], metrics: Metrics) -> None:
+def write_tables(
+    folder: Path, texts: Mapping[str, str], metrics: Metrics, comparisons: Sequence[Any] = ()
+) -> None:
     """Write ``table.md`` and its like, by suffix, and the ``metrics.json`` of their numbers."""
     for suffix, text in texts.items():
         write_text(folder / f"table.{suffix}", text)
-    write_metrics(folder / METRICS_FILE, metrics)
+    write_metrics(folder / METRICS_FILE, metrics, comparisons)
 
 
 # Seeds of a table

@@ -24,9 +24,11 @@ from lightning_sasv.record import Origin, Trials
 from lightning_sasv.results import (
     METRICS_FILE,
     check_metrics,
+    dev_thresholds,
     fit_entry,
     merge_metrics,
     set_entries,
+    thresholds_in,
     write_set,
     write_systems,
 )
@@ -53,6 +55,7 @@ class WriteResults(Callback):
     def __init__(self, folder: str | None = None, logs: bool = True) -> None:
         self.folder, self.logs = folder, logs
         self.overwrite = False
+        self._dev: dict[int, dict[str, float]] = {}  # thresholds of dev, by seed and system
 
     def folder_of(self, trainer: Trainer) -> Path:
         """The folder of a run's results."""
@@ -97,7 +100,11 @@ class WriteResults(Callback):
             if metrics:
                 origin = origin_of(trainer, pl_module, seed, checkpoint)
                 own = trials_of(trainer, pl_module)
-                entries = set_entries(fused, own, origin, systems=systems)
+                at = self._dev.get(seed) or dev_thresholds(folder / METRICS_FILE, checkpoint)
+                known = None if data.name == "dev" else at
+                entries = set_entries(fused, own, origin, systems=systems, dev=known)
+                if data.name == "dev":
+                    self._dev[seed] = thresholds_in(entries)
                 found = {
                     name: {"sets": {data.name: entry}, **fit_entry(systems[name])}
                     for name, entry in entries.items()

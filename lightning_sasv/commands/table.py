@@ -31,7 +31,7 @@ def table(**options: Any) -> None:
     found = experiment.table(**options)
     from lightning_sasv.report.table1_text import print_checks, print_table1  # not before the work
 
-    print_table1(found.rows, found.remarks)
+    print_table1(found)
     print_checks(found.checks)
     print_notes(found.warnings)
     print_written(found.folder)

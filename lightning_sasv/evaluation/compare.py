@@ -12,7 +12,7 @@ import numpy as np
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.systems import Systems
-from lightning_sasv.metrics.bootstrap import resample
+from lightning_sasv.metrics.bootstrap import drawn_words, resample
 from lightning_sasv.metrics.comparisons import PRIMARY, Comparison, choose_reference, compare
 from lightning_sasv.metrics.families import Adjust, replicates_needed
 from lightning_sasv.metrics.functional import Settings, sasv_eers
@@ -30,8 +30,6 @@ from lightning_sasv.trials import TrialClass
 
 LARGE = 300_000
 """Trials of which intervals take long: they are made if asked for."""
-
-SPOKEN = {"speaker": "enrolled speakers", "impostor": "impostors", "attack": "attacks"}
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,7 @@ class Draws:
     @property
     def caption(self) -> str:
         """What was drawn, in words."""
-        by = " × ".join(SPOKEN.get(name, f"{name}s") for name in self.drawn)
-        return f"drawn: {by}, {self.replicates} replicates"
+        return f"drawn: {drawn_words(self.drawn)}, {self.replicates} replicates"
 
     def plain(self, one: Interval) -> dict[str, Any]:
         """An interval as results files have it."""

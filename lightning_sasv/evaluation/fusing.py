@@ -24,6 +24,7 @@ from lightning_sasv.results import (
     origin_beside,
     scores_file,
     set_entries,
+    thresholds_in,
     write_metrics,
     write_set,
     write_systems,
@@ -173,8 +174,8 @@ def fuse_tables(
         fused = fuse_systems(systems, *pairs[split])
         tables[split] = with_fused(table, fused)
         if "label" in table:
-            known = {name: own["sets"].get("dev") for name, own in metrics.items()}
-            at = {name: one["values"]["a_dcf_threshold"] for name, one in known.items() if one}
+            known = {n: own["sets"]["dev"] for n, own in metrics.items() if "dev" in own["sets"]}
+            at = thresholds_in(known)
             how = settings, systems, at
             entries = set_entries(fused, Trials(table), origins[split], *how)
             for name, entry in entries.items():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED, impostors
+from lightning_sasv.metrics.bootstrap import FACTORS, factors
 from lightning_sasv.metrics.functional import Settings, by_group
 from lightning_sasv.metrics.functional.dcf import macro_a_dcf
 from lightning_sasv.metrics.registry import explained_metrics, unpaired_metrics
@@ -23,7 +24,7 @@ PAIR = "asv+cm"
 """Name of the pair of scores in a table that has several fused scores."""
 
 WAYS = {
-    "known": ("speaker", "impostor", "attack"),
+    "known": tuple(FACTORS),
     "speaker": ("speaker",),
     "speaker-attack": ("speaker", "attack"),
     "trial": (),
@@ -65,27 +66,24 @@ class Systems:
             raise InputError(f"--ci must be one of {', '.join(WAYS)}, got {way!r}")
         if way != "known":
             return WAYS[way] or ("trial",)
-        names = [name for name in WAYS[way] if self._is_known(name)]
-        return tuple(names) if "speaker" in names else ("trial",)
+        names = tuple(self._factors)
+        return names if "speaker" in names else ("trial",)
 
     def clusters(self, way: str) -> tuple[np.ndarray, ...] | None:
         """Clusters of each trial, a column for each thing that is drawn; nothing for trials."""
         names = self.drawn(way)
         if names == ("trial",):
             return None
-        return tuple(self._factor(name, f"--ci {way}") for name in names)
+        if way == "known":
+            return tuple(self._factors.values())
+        return tuple(self.column(name, f"--ci {way}") for name in names)
 
-    def _is_known(self, factor: str) -> bool:
-        columns = TEST_SPEAKER if factor == "impostor" else (factor,)
-        if not any(column in self.table for column in columns):
-            return False
-        return bool((self._factor(factor, "drawing") != NOT_CLUSTERED).any())
-
-    def _factor(self, name: str, what: str) -> np.ndarray:
-        if name != "impostor":
-            return self.column(name, what)
-        column = next(column for column in TEST_SPEAKER if column in self.table)
-        return impostors(self.labels, self.column(column, what))
+    @cached_property
+    def _factors(self) -> dict[str, np.ndarray]:
+        """What is known and can be drawn."""
+        columns = (("speaker",), TEST_SPEAKER, ("attack",))
+        there = [[name for name in names if name in self.table] for names in columns]
+        return factors(self.labels, *(self.table.text(own[0]) if own else None for own in there))
 
     def counts(self) -> dict[str, int]:
         """Trials of each label."""

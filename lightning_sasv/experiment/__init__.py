@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import ceil
+from math import ceil, comb
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -110,6 +110,7 @@ class TableResults(NamedTuple):
         checks: Whether they come out in the paper's order (``report.table1.Check``), on a whole
             run on the twin.
         warnings: What makes fits doubtful.
+        pairs: t-EER of each pair of scores: systems that fuse it, value, and the paper's.
     """
 
     folder: Path
@@ -117,6 +118,7 @@ class TableResults(NamedTuple):
     remarks: list[str]
     checks: list[Any]
     warnings: Sequence[str] = ()
+    pairs: Sequence[tuple[str, str, str]] = ()
 
 
 def table(
@@ -127,6 +129,7 @@ def table(
     trainer: TrainerSettings = TRAINER,
     out: str = "results/table1",
     replicates: int = 1000,
+    paper: bool = True,
     threads: int = 1,
     overwrite: bool = False,
     processes: int | None = None,
@@ -151,7 +154,10 @@ def table(
         out: Folder for the results: table.md, table.csv, table.tex, metrics.json, and for each
             seed a folder with its scores, fitted systems, metrics and checkpoint, for `lightning
             report`; scores/ leads to the score files of every seed.
-        replicates: Bootstrap replicates of the first seed's intervals; 0 for none.
+        replicates: Bootstrap replicates of the intervals, which draw speakers in all seeds alike;
+            more where comparing all pairs of systems takes more, unless fewer than 400 are wanted.
+            0 for none.
+        paper: Show the paper's numbers, where results are of SASV 2022 or of its twin.
         threads: CPU threads; the last bits of a result depend on it.
         overwrite: Begin anew: remove the results that are in OUT, whatever they were made with, and
             write there though it holds other files.
@@ -165,13 +171,9 @@ def table(
             command line alone, or from a trusted file.
     """
     from lightning_sasv.fusion import system_names
-    from lightning_sasv.metrics.intervals import check_replicates
 
     folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
-    if replicates < 0:
-        raise InputError(f"--replicates must be at least 0, got {replicates}")
-    if replicates:
-        check_replicates(replicates)  # before anything is trained
+    replicates = _replicates(replicates, len(names))  # a mistake before anything is trained
     recipe = Recipe(asdict(model), asdict(data), asdict(trainer), threads)
     files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
     with lock(folder), Workers(make_corpus, recipe) as workers:
@@ -182,15 +184,32 @@ def table(
         from lightning_sasv.experiment.launch import launch
         from lightning_sasv.experiment.run import Job
 
-        chosen = (tuple(numbers), tuple(names), folder, numbers[0], replicates, seeds_per_job)
+        chosen = (tuple(numbers), tuple(names), folder, replicates, seeds_per_job)
         job = Job(recipe, *chosen)
         launch(job, launcher, processes, launcher_options, overwrite, workers)
+        from lightning_sasv.report.draws import draw_seed
         from lightning_sasv.report.table1 import order_checks
         from lightning_sasv.report.table1_text import write_table
 
         found = [read_metrics(file) for file in files]
         link_scores(folder, numbers)
-        rows, remarks, warnings = write_table(folder, found, names)
+        draws = [draw_seed(file.parent, names, replicates) for file in files] if replicates else []
+        shown = write_table(folder, found, names, draws, paper)
     of = of_in(found[0][names[0]], "eval")
     whole = of["corpus"] == TWIN and data.scale == 1 and trainer.max_epochs >= 10
-    return TableResults(folder, rows, remarks, order_checks(rows) if whole else [], warnings)
+    checks = order_checks(shown.rows) if whole else []
+    return TableResults(folder, shown.rows, shown.remarks, checks, shown.warnings, shown.pairs)
+
+
+def _replicates(wanted: int, systems: int) -> int:
+    """How many replicates are drawn: unless few are wanted, enough for Holm over all pairs."""
+    from lightning_sasv.metrics.families import replicates_needed
+    from lightning_sasv.metrics.intervals import FEW_REPLICATES, check_replicates
+
+    if wanted < 0:
+        raise InputError(f"--replicates must be at least 0, got {wanted}")
+    if wanted == 0:
+        return 0
+    check_replicates(wanted)
+    needed = replicates_needed(comb(systems, 2))
+    return wanted if wanted < FEW_REPLICATES else max(wanted, needed)

@@ -74,7 +74,7 @@ def launch(
         overwrite: Remove the results that are in ``job.out`` first.
         workers: Processes that are getting ready already, for launcher ``here``.
     """
-    from lightning_sasv.experiment.run import add_intervals, begin, run_job
+    from lightning_sasv.experiment.run import begin, run_job
 
     if job.stack < 1:
         raise InputError(f"--seeds_per_job must be at least 1, got {job.stack}")
@@ -91,7 +91,6 @@ def launch(
             with held():  # until it is known whom to cancel
                 submitted.append(_submit(executor, part, launcher))
         _wait(submitted, folder)
-    add_intervals(job, key)
     return key
 
 

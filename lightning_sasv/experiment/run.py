@@ -27,11 +27,10 @@ from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.fusion import SYSTEMS, build_system
 from lightning_sasv.locks import lock
-from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import restoring
-from lightning_sasv.scores import read_table
+from lightning_sasv.report.draws import draw_seed
 from lightning_sasv.signals import advising
 from lightning_sasv.trials import SPLITS
 
@@ -47,8 +46,7 @@ class Job:
         seeds: Training seeds.
         systems: Fusion systems.
         out: Folder of the experiment.
-        interval_seed: Seed for which intervals are computed, if it is among ``seeds``.
-        replicates: Bootstrap replicates of an interval.
+        replicates: Bootstrap replicates of the intervals; 0 for none.
         stack: Seeds that are trained together, as one stacked model.
         progress: Show a progress bar.
     """
@@ -57,7 +55,6 @@ class Job:
     seeds: tuple[int, ...]
     systems: tuple[str, ...]
     out: Path
-    interval_seed: int | None = None
     replicates: int = 1000
     stack: int = 3
     progress: bool = True
@@ -165,7 +162,6 @@ def run_job(
     (workers or Workers(make_corpus, job.recipe)).run(
         lambda: _run_groups(job, groups[::number], key, corpus), _run_groups, others
     )
-    add_intervals(job, key)
     return key
 
 
@@ -190,8 +186,8 @@ def _run_groups(
     for seeds in groups:
         try:
             corpus = train_stack(job, seeds, key, corpus)
-            if job.interval_seed in seeds:
-                add_intervals(job, key)
+            for seed in set(seeds) & set(job.seeds) if job.replicates else ():
+                draw_seed(job.out / f"seed{seed}", job.systems, job.replicates)
         except OSError as error:
             raise RunError(
                 f"cannot go on writing to {job.out}: {error.strerror or error}; what is finished "
@@ -301,25 +297,3 @@ def fill(
         for one in found[name]["sets"].values():
             one["of"]["checkpoint"] = weights
     results.write_metrics(file, found)
-
-
-def add_intervals(job: Job, key: str) -> None:
-    """Add the 95 % trial-bootstrap interval of the eval SASV-EER to the metrics of one seed."""
-    if job.interval_seed not in job.seeds or job.replicates < 1:
-        return
-    folder, wanted = SeedFolder(job.out / f"seed{job.interval_seed}", key), job.replicates
-    done = folder.metrics()
-    noted = {name: done[name]["sets"]["eval"].get("intervals", {}) for name in job.systems}
-    lacking = [s for s in noted if noted[s].get("sasv_eer", {}).get("replicates") != wanted]
-    if not lacking:
-        return
-    table = read_table(results.scores_file(folder.path, "eval"))
-    columns = {name: {"sasv": table.numbers(f"{results.PREFIX}{name}")} for name in lacking}
-    names = {name: ["sasv_eer"] for name in lacking}  # all on the same replicates, drawn once
-    drawn = resample(columns, table.labels(), names, None, wanted)
-    found: Metrics = {}
-    for name, replicates in drawn.items():
-        one = replicates["sasv_eer"].interval()
-        entry = {**one._asdict(), "drawn": ["trial"], "seed": 0}
-        found[name] = {"sets": {"eval": {"intervals": {"sasv_eer": entry}}}}
-    results.merge_metrics(folder.path / results.METRICS_FILE, found)

@@ -405,6 +405,44 @@ def impostors(labels: ArrayLike, test_speakers: ArrayLike) -> NDArray[np.str_]:
     return np.where(codes == TrialClass.NONTARGET, names, NOT_CLUSTERED)
 
 
+FACTORS = {"speaker": "enrolled speakers", "impostor": "impostors", "attack": "attacks"}
+"""What can be drawn beside trials and training seeds, and what it is called."""
+
+
+def factors(
+    labels: ArrayLike,
+    speaker: ArrayLike | None,
+    test_speaker: ArrayLike | None,
+    attack: ArrayLike | None,
+) -> dict[str, NDArray[np.str_]]:
+    """Columns of clusters by their names in :data:`FACTORS`, as far as they are known.
+
+    Args:
+        labels: ``TrialClass`` codes or words.
+        speaker: Enrolled speaker of each trial.
+        test_speaker: Speaker of each test utterance.
+        attack: Attack of each trial, ``-`` for bona fide speech.
+
+    Example:
+        >>> list(factors(["target", "spoof"], ["a", "b"], ["a", "a"], ["-", "A1"]))
+        ['speaker', 'attack']
+    """
+    impostor = None if test_speaker is None else impostors(labels, test_speaker)
+    given = zip(FACTORS, (speaker, impostor, attack), strict=True)
+    columns = {name: np.asarray(column).astype(str) for name, column in given if column is not None}
+    return {name: own for name, own in columns.items() if (own != NOT_CLUSTERED).any()}
+
+
+def drawn_words(drawn: Sequence[Any]) -> str:
+    """What was drawn, in words.
+
+    Example:
+        >>> drawn_words(["seed", "speaker"])
+        'seeds × enrolled speakers'
+    """
+    return " × ".join(FACTORS.get(str(name), f"{name}s") for name in drawn)
+
+
 def replicate_weights(
     size: int, clusters: Clusters = None, n: int = 1000, seed: int = 0
 ) -> Iterator[Weights]:

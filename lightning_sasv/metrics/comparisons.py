@@ -133,6 +133,8 @@ def compare(
     reference: str | None = None,
     adjust: Adjust = "holm",
     drawn: Sequence[str] = ("speaker",),
+    *,
+    seeds_vary: bool = True,
 ) -> list[Comparison]:
     """Differences of a family in one metric, with adjusted p-values and verdicts.
 
@@ -143,6 +145,7 @@ def compare(
         reference: System that the others are compared with; all pairs without one.
         adjust: ``holm``, ``bh`` or ``none``.
         drawn: What was drawn; named in the results.
+        seeds_vary: Whether intervals hold the spread of the seeds too; see :func:`over_seeds`.
 
     Example:
         >>> low, high = Resampled(0.01, np.full(39, 0.01)), Resampled(0.03, np.full(39, 0.03))
@@ -158,7 +161,7 @@ def compare(
         [one - other for one, other in zip(systems[first], systems[second], strict=True)]
         for first, second in pairs
     ]
-    differences = [over_seeds(seeds) for seeds in by_seed]
+    differences = [over_seeds(seeds, vary=seeds_vary) for seeds in by_seed]
     adjusted = ADJUSTMENTS[adjust]([one.p_value for one in differences])
     return [
         _compared(family, pair, one, [seed.value for seed in seeds], float(p))

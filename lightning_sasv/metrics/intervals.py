@@ -303,7 +303,7 @@ def bca_tails(bias: float, skew: float, alpha: float) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def over_seeds(seeds: Sequence[Resampled], seed: int = 0) -> Resampled:
+def over_seeds(seeds: Sequence[Resampled], seed: int = 0, *, vary: bool = True) -> Resampled:
     """The mean over K training seeds, which vary beside the speakers.
 
     Replicate b is θ*_b = (1/K) Σ_k M_k(w_b) + (s/√K) t_b: the same speakers are drawn for all
@@ -313,6 +313,7 @@ def over_seeds(seeds: Sequence[Resampled], seed: int = 0) -> Resampled:
     Args:
         seeds: The metric of each seed, or a difference of two systems, on the same draws.
         seed: Of the t_b, which are the same for all systems.
+        vary: Whether the seeds vary; else what is left is the spread of the speakers.
 
     Example:
         >>> one = Resampled(1.0, np.array([0.5, 1.5]))
@@ -323,7 +324,7 @@ def over_seeds(seeds: Sequence[Resampled], seed: int = 0) -> Resampled:
     replicates = np.mean([one.replicates for one in seeds], axis=0)
     parts = [one.left_out for one in seeds if one.left_out is not None]
     left_out = np.mean(parts, axis=0) if len(parts) == len(seeds) else None
-    if len(seeds) > 1 and (spread := float(values.std(ddof=1))) > 0:
+    if vary and len(seeds) > 1 and (spread := float(values.std(ddof=1))) > 0:
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, len(seeds)))))
         t = rng.standard_t(len(seeds) - 1, replicates.size)
         replicates = replicates + spread / math.sqrt(len(seeds)) * t

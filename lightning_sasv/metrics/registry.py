@@ -372,7 +372,7 @@ _ENTRIES = (
         short="a-DCF",
         spoken="min a-DCF",
         meaning="of the fused score, at the threshold that is best on these very trials",
-        tables=(*_SHORT, "cards"),
+        tables=(*_SHORT, "cards", "table1"),
     ),
     Metric(
         *("dev_a_dcf", "a-DCF at dev threshold", "cost", _SASV),
@@ -380,6 +380,7 @@ _ENTRIES = (
         short="at dev",
         meaning="of the fused score, at the threshold that is best on dev",
         of_dev=True,
+        tables=_PAPER,
     ),
     Metric(
         *("act_a_dcf", "a-DCF actual", "cost", _SASV),
@@ -387,7 +388,7 @@ _ENTRIES = (
         short="actual",
         spoken="actual a-DCF",
         meaning="of the fused score as a log-likelihood ratio, at the Bayes threshold",
-        tables=("page", "cards"),
+        tables=_PAPER,
     ),
     Metric(
         *("policy_a_dcf", "a-DCF of the policy", "cost", _PAIR),
@@ -396,6 +397,7 @@ _ENTRIES = (
         spoken="policy a-DCF",
         meaning="of the Bayes rule on the pair of LLRs; the same for every rule that fuses them",
         of_llrs=True,
+        tables=(*_PAPER, "cards"),
     ),
     _fact("macro_a_dcf", "a-DCF min, mean of parts", ("parts",), _of_parts, "cost"),
     _fact("common_a_dcf", "the same at one threshold", ("parts",), _of_parts, "cost"),
@@ -422,7 +424,7 @@ _ENTRIES = (
         *("t_eer", "t-EER", "rate", _PAIR),
         _concurrent,
         meaning="tandem equal error rate of the pair that is fused",
-        tables=("table1", "groups"),
+        tables=_GROUPS[:1],
         instead="t_eer_closest",
     ),
     _fact("t_eer_asv_threshold", "t-EER: ASV threshold", _PAIR, _t_eer("asv_threshold")),
@@ -450,8 +452,8 @@ def metrics_for(place: Place) -> list[Metric]:
     """The metrics of a place in its order: where there are many by unit, else with costs last.
 
     Example:
-        >>> [metric.title() for metric in metrics_for("table1")]
-        ['SASV-EER %', 'Cllr', 'Cllr min', 'Cllr calib', 't-EER %']
+        >>> [metric.short for metric in metrics_for("table1")]
+        ['SASV-EER', 'Cllr', 'min', 'calib', 'a-DCF', 'at dev', 'actual', 'policy']
     """
     found = [metric for metric in METRICS.values() if place == "all" or place in metric.tables]
     if place in ("all", "groups", "compared"):

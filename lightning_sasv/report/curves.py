@@ -155,7 +155,7 @@ class Material:
         """How sure the values of the shown set are; nothing is said of a part."""
         results = self.results
         n = 0 if results.parts else self.replicates
-        return sureness([results.fused], results.scores, results.metrics, results.split, n)
+        return sureness(results.fused, results.scores, results.metrics, results.split, n)
 
     @cached_property
     def det(self) -> dict[str, dict[str, DET]]:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings, is_doubtful, marked
-from lightning_sasv.metrics.registry import Metric, in_unit, metrics_for
-from lightning_sasv.metrics_file import SAME, Metrics, blocks, of_in, parts_of, values_in
+from lightning_sasv.metrics.registry import BRIEF, METRICS, Metric, in_unit, metrics_for
+from lightning_sasv.metrics_file import (
+    SAME,
+    Metrics,
+    blocks,
+    of_in,
+    pairs_in,
+    parts_of,
+    shares_words,
+    twin_words,
+    values_in,
+)
 from lightning_sasv.record import Of
+from lightning_sasv.report.sure import Sure
 from lightning_sasv.results import value_of
 from lightning_sasv.trials import SPLITS, TWIN
 
@@ -23,6 +35,8 @@ PAPER: dict[str, dict[str, float]] = _KNOWN["paper"]
 """Table 1 of Wang et al. (Interspeech 2024): six-seed means on SASV 2022 eval, rates in %."""
 PAPER_HALF_WIDTHS: dict[str, float] = _KNOWN["half_widths"]
 """Half the length of the paper's 95 % intervals of the SASV-EER, in %."""
+FINGERPRINT: str = _KNOWN["fingerprint"]
+"""Of the trials of SASV 2022 eval."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +44,32 @@ class Cell:
     """A metric over seeds; rates in per cent.
 
     Attributes:
-        mean: Mean over seeds.
+        metric: What it is.
+        mean: Mean over seeds; NaN where a seed has no value.
         spread: Standard deviation between seeds; NaN for one seed.
+        seeds: The value of each seed.
+        ends: Interval of the mean as ``metrics.json`` has it; empty where there is none.
+        reason: Why there is no mean.
         paper: The published value, if there is one.
-        marked: Whether another metric stands in for it in some seed: for the t-EER that of the
-            closest point.
     """
 
+    metric: Metric
     mean: float
     spread: float
+    seeds: tuple[float, ...]
+    ends: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
     paper: float | None = None
-    marked: bool = False
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval; NaN where there is none."""
+        return in_unit(value_of(self.ends, "low"), self.metric.unit)
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval; NaN where there is none."""
+        return in_unit(value_of(self.ends, "high"), self.metric.unit)
 
 
 @dataclass(frozen=True)
@@ -50,71 +79,81 @@ class Row:
     Attributes:
         system: Its name.
         cells: Metrics by name, in the order of the table.
-        low: Lower end of the SASV-EER's 95 % interval in per cent (NaN if not computed).
-        high: Upper end.
-        interval_seed: The seed that the interval is of.
+        t_eer: Mean t-EER of the pair that it fuses, in per cent; that of the closest point where a
+            seed has no concurrent one.
         doubtful: Whether dev trials may have misled its fit.
+        letters: Compact letters in the SASV-EER; empty where there are none.
     """
 
     system: str
     cells: dict[str, Cell]
-    low: float = math.nan
-    high: float = math.nan
-    interval_seed: int | None = None
+    t_eer: float = math.nan
     doubtful: bool = False
+    letters: str = ""
 
     @property
     def label(self) -> str:
         """The name, marked where the fit is doubtful."""
         return marked(self.system, self.doubtful)
 
-    @property
-    def half_width(self) -> float:
-        """Half the length of the interval (NaN if not computed), as the paper gives it."""
-        return (self.high - self.low) / 2
 
-    @property
-    def paper_half_width(self) -> float | None:
-        """The paper's, if there is one."""
-        return PAPER_HALF_WIDTHS.get(self.system)
+def beside_paper(of: Mapping[str, Any]) -> bool:
+    """Whether the paper's numbers belong beside results: those of SASV 2022 eval, or of its twin.
 
-
-def _cell(system: str, metric: Metric, entries: Sequence[Mapping[str, Any]]) -> Cell:
-    values, marked = [value_of(entry, metric.name) for entry in entries], False
-    if metric.instead is not None:
-        marked = any(math.isnan(value) for value in values)
-        others = [value_of(entry, metric.instead) for entry in entries]
-        values = [o if math.isnan(v) else v for v, o in zip(values, others, strict=True)]
-    values = [in_unit(value, metric.unit) for value in values]
-    paper = PAPER.get(system, {}).get(metric.name)
-    return Cell(statistics.fmean(values), _spread(values), paper, marked)
+    Example:
+        >>> beside_paper({"simulated": True}), beside_paper({"corpus": "VoxCeleb"})
+        (True, False)
+    """
+    name = re.sub(r"[^a-z0-9]", "", str(of.get("corpus")).lower())
+    real = of.get("fingerprint") == FINGERPRINT or "sasv2022" in name
+    return of.get("simulated") is True or of.get("corpus") == TWIN or real
 
 
-def make_rows(seeds: Sequence[Metrics], systems: Sequence[str]) -> list[Row]:
-    """Rows of the table from the metrics of each seed, in the order of ``systems``."""
+def make_rows(
+    metrics: Metrics,
+    systems: Sequence[str],
+    paper: bool = True,
+    letters: Mapping[str, str] | None = None,
+) -> list[Row]:
+    """Rows of the table from its ``metrics.json``, in the order of ``systems``.
+
+    Args:
+        metrics: Means over seeds: what :func:`mean_metrics` gives.
+        systems: Names of the systems.
+        paper: Whether the paper's numbers are wanted; they stand beside SASV 2022 and its twin.
+        letters: Compact letters of the systems.
+    """
     rows = []
     for system in systems:
-        entries = [metrics[system] for metrics in seeds]
-        values = [values_in(entry, "eval") for entry in entries]
-        cells = {m.name: _cell(system, m, values) for m in metrics_for("table1")}
-        found = [(entry, _interval(entry)) for entry in entries if _interval(entry)]
-        row = Row(system, cells, doubtful=is_doubtful(_seed_warnings(entries)))
-        for entry, ci in found[:1]:
-            ends = {"low": 100 * ci["low"], "high": 100 * ci["high"]}
-            row = replace(row, **ends, interval_seed=seed_of(entry))
-        rows.append(row)
+        entry = metrics[system]
+        own, values = entry["sets"]["eval"], values_in(entry, "eval")
+        known = PAPER.get(system, {}) if paper and beside_paper(of_in(entry, "eval")) else {}
+        cells = {
+            metric.name: _cell(metric, own, known.get(metric.name))
+            for metric in metrics_for("table1")
+        }
+        t_eer = value_of(values, "t_eer")
+        t_eer = value_of(values, "t_eer_closest") if math.isnan(t_eer) else t_eer
+        doubtful = is_doubtful(as_warnings(entry.get("warnings", [])))
+        rows.append(Row(system, cells, 100 * t_eer, doubtful, (letters or {}).get(system, "")))
     return rows
+
+
+def _cell(metric: Metric, own: Mapping[str, Any], paper: float | None) -> Cell:
+    name, unit = metric.name, metric.unit
+    mean, spread = (
+        in_unit(value_of(own.get(part, {}), name), unit) for part in ("values", "spread")
+    )
+    by_seed = own.get("per_seed", {}).values()
+    seeds = tuple(in_unit(value_of(values, name), unit) for values in by_seed)
+    ends = own.get("intervals", {}).get(name, {})
+    return Cell(metric, mean, spread, seeds, ends, own.get("undefined", {}).get(name, ""), paper)
 
 
 def seed_of(entry: Mapping[str, Any]) -> int:
     """The seed of a folder ``seed<N>``."""
     seeds = of_in(entry, "eval")["seeds"]
     return int(seeds[0]) if isinstance(seeds, list) else -1
-
-
-def _interval(entry: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = entry["sets"]["eval"].get("intervals", {}).get("sasv_eer", {})
-    return found
 
 
 def check_seeds(seeds: Sequence[Metrics], systems: Sequence[str]) -> None:
@@ -132,11 +171,11 @@ def check_seeds(seeds: Sequence[Metrics], systems: Sequence[str]) -> None:
     for metrics in chosen:
         for name, split, of in blocks(metrics):
             noted = first.get(split, of)
-            for field in ("device", "precision", *SAME):
-                if of[field] != noted[field]:
+            for one in ("device", "precision", *SAME):
+                if of[one] != noted[one]:
                     raise InputError(
-                        f"seed {seed_of(metrics[name])}, {name}, {split}: {field} {of[field]!s:.60}"
-                        f", where another seed has {noted[field]!s:.60}; a table does not mix "
+                        f"seed {seed_of(metrics[name])}, {name}, {split}: {one} {of[one]!s:.60}"
+                        f", where another seed has {noted[one]!s:.60}; a table does not mix "
                         "them: choose another --out, or add --overwrite"
                     )
 
@@ -162,18 +201,22 @@ def _mean_set(entries: Sequence[Mapping[str, Any]], split: str) -> dict[str, Any
     reasons = [one["sets"][split].get("undefined", {}) for one in entries]
     found = {
         "values": {key: statistics.fmean(column) for key, column in columns.items()},
-        "undefined": {
-            key: f"seed {seed}: {why}"
-            for seed, own in reversed(list(zip(seeds, reasons, strict=True)))
-            for key, why in own.items()
-        },
+        "undefined": _undefined(seeds, reasons),
         "spread": {key: _spread(column) for key, column in columns.items()},
         "per_seed": {str(seed): one for seed, one in zip(seeds, values, strict=True)},
         "of": _common(seeds, [of_in(entry, split) for entry in entries]) | {"seeds": seeds},
     }
-    intervals = [one["sets"][split].get("intervals") for one in entries]
-    known = [one for one in intervals if one]
-    return found | ({"intervals": known[0]} if known else {})
+    return found
+
+
+def _undefined(seeds: Sequence[int], reasons: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Why means are undefined: a reason that all seeds share, or that of the first with one."""
+    found = {}
+    for seed, own in reversed(list(zip(seeds, reasons, strict=True))):
+        for key, why in own.items():
+            same = all(other.get(key) == why for other in reasons)
+            found[key] = why if same else f"seed {seed}: {why}"
+    return found
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -185,10 +228,10 @@ def _spread(values: Sequence[float]) -> float:
 def _common(seeds: Sequence[int], blocks: Sequence[Of]) -> Of:
     """One block for all seeds: what they agree in, and by seed what they do not."""
     found = {}
-    for field in blocks[0]:
-        by_seed = {str(seed): of[field] for seed, of in zip(seeds, blocks, strict=True)}
-        same = all(value == blocks[0][field] for value in by_seed.values())
-        found[field] = blocks[0][field] if same else by_seed
+    for name, first in blocks[0].items():
+        by_seed = {str(seed): of[name] for seed, of in zip(seeds, blocks, strict=True)}
+        same = all(value == first for value in by_seed.values())
+        found[name] = first if same else by_seed
     return found
 
 
@@ -204,21 +247,51 @@ def _seed_warnings(entries: Sequence[Mapping[str, Any]]) -> list[FitWarning]:
     ]
 
 
-def notes(rows: Sequence[Row], corpus: str, seeds: Sequence[int]) -> list[str]:
+def notes(rows: Sequence[Row], metrics: Metrics, sure: Sure) -> list[str]:
     """What a reader of the table must know."""
     known: dict[str, str] = _KNOWN["notes"]
-    seed = next((row.interval_seed for row in rows if row.interval_seed is not None), None)
-    lines = [f"Corpus: {corpus}. Mean over {len(seeds)} seed(s) ± standard deviation between them."]
-    if corpus == TWIN:
-        lines.append(known["twin"])
-    elif any(cell.paper is not None for row in rows for cell in row.cells.values()):
+    of = next(of for _, _, of in blocks(metrics, "eval"))
+    seeds, caption = len(of["seeds"]), sure.caption
+    corpus = "; ".join([f"Corpus: {of['corpus']}", *twin_words(metrics)])
+    mean = f"Mean over {seeds} seeds" if seeds > 1 else "One seed"
+    lines = [f"{corpus}. {mean}" + (f" [95 %: {caption}]" if caption else "") + "."]
+    if seeds > 1:
+        lines.append("±: standard deviation between the seeds.")
+    if seeds == 2:
+        lines.append("Two seeds give no useful interval: in brackets are the values of both.")
+    lines += [f"{note[0].upper()}{note[1:].rstrip('.')}." for note in sure.notes]
+    lines += _compared(sure)
+    if shares := shares_words(metrics, "eval"):
+        lines.append(f"Misses of the worst speaker, of all misses: {shares}.")
+    if any(cell.paper is not None for row in rows for cell in row.cells.values()):
         lines.append(known["paper"])
-    if seed is not None:
-        lines.append(f"95 %: interval of the SASV-EER by bootstrap over trials, seed {seed}.")
-    if any(row.cells["t_eer"].marked for row in rows):
-        lines.append(known["closest"])
-    if any(row.system in ("B1v2", "Post") for row in rows):
+    if of["simulated"] is True or of["corpus"] == TWIN:
+        lines.append(known["twin"])
+    if any(row.system in ("B1v2", "Post") and row.cells["sasv_eer"].paper for row in rows):
         lines.append(known["network"])
+    return lines
+
+
+def _compared(sure: Sure) -> list[str]:
+    """Which systems cannot be told apart from the reference, and where seeds seem to do so."""
+    if not (found := sure.against("sasv_eer")):
+        return []
+    best, chosen = sure.reference["sasv_eer"], "best on dev" if sure.on_dev else "best here"
+    near = ", ".join(sure.alike("sasv_eer")[1:]) or "none"
+    lines = [f"SASV-EER, not distinguishable from {best} ({chosen}): {near}; {found[0].family}."]
+    if sure.letters:
+        lines.append("Systems that share a letter are not told apart in the SASV-EER (all pairs).")
+    against = [one.verdict for one in found if one.verdict.startswith("all ")]
+    return [*lines, *(f"{words[0].upper()}{words[1:]}." for words in against)]
+
+
+def pair_lines(metrics: Metrics, paper: bool) -> list[tuple[str, str, str]]:
+    """Of each pair of scores the systems that fuse it, its t-EER in per cent, and the paper's."""
+    lines = []
+    for names, values in pairs_in(metrics, "eval"):
+        known = [PAPER[name]["t_eer"] for name in names if paper and name in PAPER]
+        shown = ", ".join(dict.fromkeys(f"{one:.2f}" for one in known))
+        lines.append((", ".join(names), METRICS["t_eer"].shown(values, BRIEF), shown))
     return lines
 
 
@@ -236,7 +309,7 @@ def order_checks(rows: Sequence[Row]) -> list[Check]:
         return []
     eer = {name: row.cells["sasv_eer"].mean for name, row in by_name.items()}
     cllr = {name: row.cells["cllr"].mean for name, row in by_name.items()}
-    t_eer = {name: row.cells["t_eer"].mean for name, row in by_name.items()}
+    t_eer = {name: row.t_eer for name, row in by_name.items()}
     calibrated = ("L2c", "L3", "L3c")
     return [
         Check("SASV-EER of B1 above 15 %", eer["B1"] > 15),

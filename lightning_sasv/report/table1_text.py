@@ -6,113 +6,151 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from rich import box
 
 from lightning_sasv.console import Terminal
 from lightning_sasv.fusion.doubts import warning_lines
-from lightning_sasv.metrics.registry import METRICS, UNDEFINED, Metric, metrics_for
+from lightning_sasv.metrics.registry import (
+    BRIEF,
+    METRICS,
+    NO_LLR,
+    UNDEFINED,
+    Decimals,
+    Metric,
+    metrics_for,
+)
 from lightning_sasv.metrics_file import Metrics, of_in
+from lightning_sasv.report.draws import OVER_SEEDS, Draws
+from lightning_sasv.report.sure import Sure, judge
 from lightning_sasv.report.table1 import (
     Cell,
     Check,
     Row,
+    beside_paper,
     check_seeds,
     make_rows,
     mean_metrics,
     notes,
-    seed_of,
+    pair_lines,
 )
 from lightning_sasv.report.tables import make_table
 from lightning_sasv.results import warnings_of, write_tables
 from lightning_sasv.trials import TWIN
 
-DAGGER = "†"
+TABLE: Decimals = BRIEF
+"""Decimals of the table."""
 
 
-def mean_text(cell: Cell) -> str:
-    """``1.58±0.02``, with a dagger where the t-EER is that of the closest point."""
-    if math.isnan(cell.mean):
-        return UNDEFINED
-    spread = "" if math.isnan(cell.spread) else f"±{cell.spread:.2f}"
-    return f"{cell.mean:.2f}{spread}{DAGGER if cell.marked else ''}"
+def value_text(cell: Cell) -> str:
+    """``1.57``, or why there is none."""
+    if math.isfinite(cell.mean):
+        return f"{cell.mean:.{TABLE[cell.metric.unit]}f}"
+    return NO_LLR if cell.reason == NO_LLR else UNDEFINED
 
 
-def _against(paper: float | None, ours: float) -> str:
-    if paper is None:
-        return ""
-    return f"{paper:.2f}" + ("" if math.isnan(ours) else f" {ours - paper:+.2f}")
+def spread_text(cell: Cell) -> str:
+    """``± 0.02``, or nothing of one seed."""
+    return "" if math.isnan(cell.spread) else f"± {cell.spread:.{TABLE[cell.metric.unit]}f}"
 
 
-def paper_text(cell: Cell) -> str:
-    """``1.43 +0.15``: the paper's value and our difference to it."""
-    return _against(cell.paper, cell.mean)
+def ends_text(cell: Cell) -> str:
+    """``[1.21, 1.97]``; of two seeds ``(1.55, 1.59)``, the values of both; else nothing."""
+    places = TABLE[cell.metric.unit]
+    if len(cell.seeds) == 2 and all(map(math.isfinite, cell.seeds)):
+        return "({:.{n}f}, {:.{n}f})".format(*cell.seeds, n=places)
+    return "" if math.isnan(cell.low) else f"[{cell.low:.{places}f}, {cell.high:.{places}f}]"
 
 
 def cell_text(cell: Cell) -> str:
-    """``1.58±0.02 (1.43 +0.15)``."""
-    return mean_text(cell) + ("" if cell.paper is None else f" ({paper_text(cell)})")
+    """``1.57 [1.21, 1.97] ± 0.02``: mean, its interval, deviation between seeds."""
+    return " ".join(filter(None, (value_text(cell), ends_text(cell), spread_text(cell))))
 
 
-def half_width_text(row: Row) -> str:
-    """``±0.23``, half the length of the interval, as the paper gives it."""
-    return "" if math.isnan(row.half_width) else f"±{row.half_width:.2f}"
-
-
-def paper_half_width_text(row: Row) -> str:
-    """``0.23 +0.01``: the paper's half-width and our difference, where we have an interval."""
-    return "" if math.isnan(row.half_width) else _against(row.paper_half_width, row.half_width)
-
-
-def interval_text(row: Row) -> str:
-    """``[1.32, 1.79] ±0.24 (0.23 +0.01)``, or nothing where no interval was computed."""
-    if math.isnan(row.low):
+def paper_text(cell: Cell) -> str:
+    """``1.43 +0.14``: the paper's value, and our difference to it."""
+    if cell.paper is None:
         return ""
-    paper = "" if row.paper_half_width is None else f" ({paper_half_width_text(row)})"
-    return f"[{row.low:.2f}, {row.high:.2f}] {half_width_text(row)}{paper}"
+    difference = "" if math.isnan(cell.mean) else f" {cell.mean - cell.paper:+.2f}"
+    return f"{cell.paper:.2f}{difference}"
+
+
+def _has_paper(row: Row) -> bool:
+    return any(cell.paper is not None for cell in row.cells.values())
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    """Metrics that some system has."""
+    names = [metric.name for metric in metrics_for("table1")]
+    cells = [row.cells for row in rows]
+    return [name for name in names if any(value_text(own[name]) != UNDEFINED for own in cells)]
 
 
 def _heading(metric: Metric) -> str:
     return metric.heading.replace(" ", "_") + (" %" if metric.unit == "rate" else "")
 
 
-def _line_of(system: str, cells: Iterable[str], interval: str) -> list[str]:
-    """A line of the table, in which the interval stands behind the metric that it is of."""
-    first, *others = cells
-    return [system, first, interval, *others]
-
-
-def as_markdown(rows: Sequence[Row], remarks: Sequence[str]) -> str:
-    """The table as Markdown; in brackets the paper's value and the difference."""
-    headings = _line_of("system", map(_heading, metrics_for("table1")), "95 %")
-    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+def _lines(
+    rows: Sequence[Row], columns: Sequence[str], text: Callable[[Cell], str] = cell_text
+) -> list[list[str]]:
+    """Cells of each system, and below it of the paper; letters behind the name."""
+    letters, lines = any(row.letters for row in rows), []
     for row in rows:
-        cells = _line_of(row.label, map(cell_text, row.cells.values()), interval_text(row))
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "In brackets: the paper's value on SASV 2022 eval, and the difference.", ""]
-    return "\n".join([*lines, *(f"- {_line(remark)}" for remark in remarks)]) + "\n"
+        cells = [row.cells[name] for name in columns]
+        lines.append([row.label, *([row.letters] if letters else []), *map(text, cells)])
+        if _has_paper(row):
+            lines.append(["(paper)", *([""] if letters else []), *map(paper_text, cells)])
+    return lines
+
+
+def _first(rows: Sequence[Row]) -> list[str]:
+    return ["system", "letters"] if any(row.letters for row in rows) else ["system"]
+
+
+def as_markdown(table: Table1) -> str:
+    """The table as Markdown; t-EERs of pairs and remarks below."""
+    columns = _columns(table.rows)
+    headings = [*_first(table.rows), *(_heading(METRICS[name]) for name in columns)]
+    parts = [_markdown(headings, _lines(table.rows, columns))]
+    if table.pairs:
+        parts += [f"{PAIRS}:\n", _markdown(["pair of", "t-EER %", "paper"], table.pairs)]
+    return "\n".join([*parts, *(f"- {_line(remark)}" for remark in table.remarks)]) + "\n"
+
+
+def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+
+
+PAIRS = "t-EER of the pairs of scores, whatever rule fuses them; mean over seeds"
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def as_csv(rows: Sequence[Row], corpus: str) -> str:
+_ENDS = ("method", "drawn", "replicates", "seeds", "speakers")
+
+
+def as_csv(rows: Sequence[Row], corpus: str, simulated: bool = False) -> str:
     """The table as CSV, one line per system and metric."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = ["mean", "sd", "low", "high", "paper", "difference"]
+    names = ["mean", "sd", "low", "high", *_ENDS, "paper", "difference"]
     writer.writerow(["corpus", "system", "metric", *names, "note"])
     for row in rows:
         for key, cell in row.cells.items():
-            ends = (row.low, row.high) if key == "sasv_eer" else (math.nan, math.nan)
             difference = math.nan if cell.paper is None else cell.mean - cell.paper
-            values = [cell.mean, cell.spread, *ends, cell.paper, difference]
-            shown = ["" if v is None or math.isnan(v) else repr(v) for v in values]
-            words = [("simulated corpus", corpus == TWIN), ("closest point", cell.marked)]
-            words += [("doubtful fit", row.doubtful)]
+            numbers = (cell.mean, cell.spread, cell.low, cell.high, cell.paper, difference)
+            shown = ["" if v is None or math.isnan(v) else repr(v) for v in numbers]
+            drawn = " ".join(map(str, cell.ends.get("drawn", ())))
+            found = {"seeds": len(cell.seeds)} | dict(cell.ends) | {"drawn": drawn}
+            shown[4:4] = [str(found.get(name, "")) for name in _ENDS]
+            words = [("simulated corpus", simulated), ("doubtful fit", row.doubtful)]
+            words += [(cell.reason, bool(cell.reason))]
             note = "; ".join(word for word, holds in words if holds)
             writer.writerow([corpus, row.system, _heading(METRICS[key]), *shown, note])
     return text.getvalue()
@@ -126,7 +164,9 @@ _LATEX_CHARACTERS = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "±": r"$\pm$",
-    "†": r"$^\dagger$",
+    "×": r"$\times$",
+    "−": "$-$",
+    "π": r"$\pi$",
     "ρ": r"$\rho$",
     "–": "--",
 }
@@ -148,60 +188,120 @@ def latex_heading(metric: Metric) -> str:
     return (metric.latex or latex_text(metric.heading)) + (r" \%" if metric.unit == "rate" else "")
 
 
-def as_latex(rows: Sequence[Row], remarks: Sequence[str]) -> str:
+def as_latex(table: Table1) -> str:
     """The table as a LaTeX tabular (booktabs): below each system the paper's line, then notes."""
-    headings = _line_of("system", map(latex_heading, metrics_for("table1")), r"95 \%")
+    rows, columns = table.rows, _columns(table.rows)
+    headings = [*_first(rows), *(latex_heading(METRICS[name]) for name in columns)]
     width = len(headings)
     lines = [r"% needs \usepackage{booktabs}", r"\begin{tabular}{l" + "r" * (width - 1) + "}"]
     lines += [r"\toprule", " & ".join(headings) + r" \\", r"\midrule"]
-    for row in rows:
-        cells = row.cells.values()
-        shown = [_line_of(row.label, map(mean_text, cells), half_width_text(row))]
-        if any(cell.paper is not None for cell in cells):
-            shown += [_line_of("(paper)", map(paper_text, cells), paper_half_width_text(row))]
-        lines += [" & ".join(map(latex_text, line)) + r" \\" for line in shown]
+    lines += [" & ".join(map(latex_text, line)) + r" \\" for line in _lines(rows, columns)]
     lines.append(r"\bottomrule")
-    explained = "Lines (paper): the paper's value on SASV 2022 eval, and the difference."
-    for remark in (explained, *remarks):
+    for remark in (*_pair_text(table.pairs), *table.remarks):
         note = rf"\footnotesize {latex_text(remark)}"
         lines.append(rf"\multicolumn{{{width}}}{{p{{0.9\linewidth}}}}{{{note}}} \\")
     return "\n".join([*lines, r"\end{tabular}"]) + "\n"
 
 
+def _pair_text(pairs: Sequence[tuple[str, str, str]]) -> list[str]:
+    """``t-EER …: B1, Post 2.10 (paper 2.10); …``."""
+    shown = [f"{names} {own}" + f" (paper {paper})" * bool(paper) for names, own, paper in pairs]
+    return [f"{PAIRS}, %: {'; '.join(shown)}"] if pairs else []
+
+
+class Table1(NamedTuple):
+    """The table.
+
+    Attributes:
+        rows: A row for each system.
+        pairs: t-EER of each pair of scores: systems that fuse it, value, and the paper's.
+        remarks: What its reader must know.
+        warnings: What makes fits doubtful.
+    """
+
+    rows: list[Row]
+    pairs: Sequence[tuple[str, str, str]]
+    remarks: list[str]
+    warnings: Sequence[str] = ()
+
+
 def write_table(
-    folder: Path, seeds: Sequence[Metrics], systems: Sequence[str]
-) -> tuple[list[Row], list[str], list[str]]:
-    """Write ``table.{md,csv,tex}`` and ``metrics.json``; return rows, remarks and warnings."""
+    folder: Path,
+    seeds: Sequence[Metrics],
+    systems: Sequence[str],
+    draws: Sequence[Draws] = (),
+    paper: bool = True,
+) -> Table1:
+    """Write ``table.{md,csv,tex}`` and ``metrics.json``.
+
+    Args:
+        folder: Folder of the table.
+        seeds: Metrics of each seed.
+        systems: Names of the systems.
+        draws: Replicates of each seed, where intervals are wanted.
+        paper: Whether the paper's numbers stand beside ours.
+    """
     check_seeds(seeds, systems)
-    rows, first = make_rows(seeds, systems), of_in(seeds[0][systems[0]], "eval")
-    corpus = str(first["corpus"])
-    remarks = notes(rows, corpus, [seed_of(metrics[systems[0]]) for metrics in seeds])
     metrics = mean_metrics(seeds, systems)
+    sure = judge(draws, OVER_SEEDS, metrics, "eval") if draws else Sure()
+    for name, own in sure.intervals.items():
+        metrics[name]["sets"]["eval"]["intervals"] = own
+    of = of_in(metrics[systems[0]], "eval")
+    paper = paper and beside_paper(of)
+    rows = make_rows(metrics, systems, paper, sure.letters.get("sasv_eer"))
     warnings = warning_lines(warnings_of(metrics))
-    texts = {"md": as_markdown(rows, [*remarks, *warnings]), "csv": as_csv(rows, corpus)}
-    texts["tex"] = as_latex(rows, [*remarks, *warnings])
-    write_tables(folder, texts, metrics)
-    return rows, remarks, warnings
+    remarks = notes(rows, metrics, sure)
+    table = Table1(rows, pair_lines(metrics, paper), remarks, warnings)
+    whole = table._replace(remarks=[*remarks, *warnings])
+    simulated = of["simulated"] is True or of["corpus"] == TWIN
+    texts = {"md": as_markdown(whole), "csv": as_csv(rows, str(of["corpus"]), simulated)}
+    texts["tex"] = as_latex(whole)
+    compared = [one.as_dict() for one in sure.comparisons]
+    write_tables(folder, texts, metrics, compared)
+    return table
 
 
-def print_table1(rows: Sequence[Row], remarks: Sequence[str]) -> None:
-    """Table 1, each system on two lines: ours, and below it the paper's and the difference."""
-    titles = (metric.title("%", narrow=True) for metric in metrics_for("table1"))
-    system, *headings = _line_of("system", titles, "95 %")
-    table = make_table([system], headings)
-    table.title = "Table 1, eval: mean over seeds ± spread; below, the paper and difference"
-    table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
-    for row in rows:
-        cells = list(row.cells.values())
-        table.add_row(*_line_of(row.label, map(mean_text, cells), half_width_text(row)))
-        if cells[0].paper is not None:
-            width = "" if row.paper_half_width is None else f"{row.paper_half_width:.2f}"
-            paper = _line_of("(paper)", map(paper_text, cells), width)
-            table.add_row(*paper, style="dim")
-    console = Terminal(wrap=True)
-    console.print(table)
-    for remark in remarks:
+def print_table1(table: Any) -> None:
+    """Print it: below each mean its interval, then the paper's value and the difference.
+
+    Args:
+        table: A :class:`Table1`, or the ``experiment.TableResults`` of one.
+    """
+    console, rows = Terminal(wrap=True), table.rows
+    for columns in _parts(rows, console.width):
+        titles = [METRICS[name].title("%", narrow=True) for name in columns]
+        shown = make_table(_first(rows), titles)
+        shown.title = "Table 1, eval: mean over seeds ± deviation, 95 % interval"
+        shown.box, shown.padding, shown.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
+        for row in rows:
+            cells, blank = [row.cells[name] for name in columns], [""] * len(_first(rows)[1:])
+            letters = [row.letters] if blank else []
+            values = (f"{value_text(cell)} {spread_text(cell)}".strip() for cell in cells)
+            shown.add_row(row.label, *letters, *values)
+            if any(map(ends_text, cells)):
+                shown.add_row("", *blank, *map(ends_text, cells))
+            if any(cell.paper is not None for cell in cells):
+                shown.add_row("(paper)", *blank, *map(paper_text, cells), style="dim")
+        console.print(shown)
+    for remark in (*_pair_text(table.pairs), *table.remarks):
         console.print(remark)
+
+
+def _parts(rows: Sequence[Row], room: int) -> list[list[str]]:
+    """The columns in parts that fit into a number of characters."""
+    parts: list[list[str]] = []
+    left, names = 0, max(len(row.label) for row in rows) + 10
+    for name in _columns(rows):
+        cells = [row.cells[name] for row in rows]
+        lines = [f"{value_text(one)} {spread_text(one)}" for one in cells]
+        texts = [*lines, *map(ends_text, cells), *map(paper_text, cells)]
+        width = max(len(METRICS[name].title("%", narrow=True)), *map(len, texts)) + 1
+        if not parts or width > left:
+            parts.append([])
+            left = room - names
+        parts[-1].append(name)
+        left -= width
+    return parts
 
 
 def print_checks(checks: Sequence[Check]) -> None:

@@ -26,11 +26,11 @@ from lightning_sasv.metrics.registry import (
 )
 from lightning_sasv.metrics_file import (
     Metrics,
-    blocks,
     costs_in,
     of_in,
     pairs_in,
     parts_of,
+    twin_words,
     values_in,
 )
 from lightning_sasv.record import NOT_RECORDED, is_part
@@ -260,30 +260,29 @@ def _policy_cells(one: Any) -> list[str]:
     return cells + [f"{100 * float(rate):.2f}" for rate in rates]
 
 
+COST_WORDS = (
+    "a-DCF, normalised: minimum; at the dev threshold; actual, at the Bayes threshold, where what "
+    "it has more is the price of miscalibration; policy, of the Bayes rule on the pair of LLRs, "
+    "the same whatever fuses them"
+)
+"""What the costs of a table are."""
+
+
 def print_results(metrics: Metrics, corpus: str) -> None:
     """Show the metrics of each system on each set, and which corpus they come from."""
-    columns, warnings = metrics_for("results"), warnings_of(metrics)
-    doubtful = {name for name, own in warnings.items() if is_doubtful(own)}
-    caption = "EERs in per cent, Cllr in bits, a-DCF normalised minimum "
-    caption += f"(costs {costs_in(metrics) or NOT_RECORDED})"
-    parts = [*_twin_words(metrics), *parts_of(metrics)]
-    table = make_table(
-        ("system", "set"),
-        [metric.short for metric in columns],
-        padding=(0, 0, 0, 1),
-        title="; ".join([f"Results on the corpus: {corpus}", *parts]),
-        caption=f"{caption}; ! doubtful fit, see the warnings" if doubtful else caption,
-    )
-    for system, entry in metrics.items():
-        label = marked(system, system in doubtful)
-        for split in SPLITS:
-            if known := values_in(entry, split):
-                ends = entry["sets"][split].get("intervals", {})
-                shown = [_brief(metric, known, ends.get(metric.name)) for metric in columns]
-                name = f"part of {split}" if is_part(of_in(entry, split)) else split
-                table.add_row(label, name, *shown)
+    doubtful = [name for name, own in warnings_of(metrics).items() if is_doubtful(own)]
+    parts = [*twin_words(metrics), *parts_of(metrics)]
+    title = "; ".join([f"Results on the corpus: {corpus}", *parts])
+    costs = f"{COST_WORDS}; costs {costs_in(metrics) or NOT_RECORDED}"
+    values = [values_in(entry, split) for entry in metrics.values() for split in SPLITS]
+    there = [m for m in metrics_for("results") if any(m.name in own for own in values)]
     console = Terminal(wrap=True)
-    console.print(table)
+    for caption, is_cost in (("EERs in per cent, Cllr in bits", False), (costs, True)):
+        columns = [metric for metric in there if (metric.unit == "cost") == is_cost]
+        if columns:
+            doubts = "; ! doubtful fit, see the warnings" if doubtful else ""
+            look = {"title": title, "caption": caption + doubts}
+            console.print(_results_table(metrics, columns, doubtful, look))
     for split in SPLITS:
         pairs = [
             f"{', '.join(names)} {METRICS['t_eer'].shown(values, BRIEF)}"
@@ -293,19 +292,36 @@ def print_results(metrics: Metrics, corpus: str) -> None:
             console.print(f"t-EER of the pairs that are fused, {split}, %: {'; '.join(pairs)}")
 
 
-def _brief(metric: Metric, values: Mapping[str, Any], ends: Mapping[str, Any] | None) -> str:
+def _results_table(
+    metrics: Metrics, columns: Sequence[Metric], doubtful: Sequence[str], look: Mapping[str, Any]
+) -> Table:
+    """Some metrics of each system on each set."""
+    names = [metric.short for metric in columns]
+    table = make_table(("system", "set"), names, padding=(0, 0, 0, 1), **look)
+    for system, entry in metrics.items():
+        label = marked(system, system in doubtful)
+        for split in SPLITS:
+            if known := values_in(entry, split):
+                ends, why = (
+                    entry["sets"][split].get(part, {}) for part in ("intervals", "undefined")
+                )
+                shown = [_brief(metric, known, ends.get(metric.name), why) for metric in columns]
+                name = f"part of {split}" if is_part(of_in(entry, split)) else split
+                table.add_row(label, name, *shown)
+    return table
+
+
+def _brief(
+    metric: Metric,
+    values: Mapping[str, Any],
+    ends: Mapping[str, Any] | None,
+    undefined: Mapping[str, str],
+) -> str:
     """A value, and its interval where there is one."""
-    text = metric.shown(values, BRIEF)
+    text = NO_LLR if undefined.get(metric.name) == NO_LLR else metric.shown(values, BRIEF)
     if not ends or ends.get("low") is None:
         return text
     return f"{text} [{metric.text(ends['low'], BRIEF)}, {metric.text(ends['high'], BRIEF)}]"
-
-
-def _twin_words(metrics: Metrics) -> list[str]:
-    """That results are of a simulated corpus, and of what size of it."""
-    found = [of["scale"] for _, _, of in blocks(metrics) if of["simulated"] is True]
-    sizes = (f"{one:g}" if isinstance(one, int | float) else NOT_RECORDED for one in found)
-    return [f"simulated, scale {size}" for size in dict.fromkeys(sizes)]
 
 
 def print_verdicts(rows: Sequence[Sequence[str]], remarks: Sequence[str]) -> None:

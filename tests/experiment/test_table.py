@@ -27,9 +27,11 @@ from lightning_sasv.experiment.recipe import check_recipe, parse_seeds
 from lightning_sasv.experiment.run import Job, train_stack
 from lightning_sasv.fitted import read_fitted_systems
 from lightning_sasv.fusion import PAPER_SYSTEMS, SYSTEMS, system_names
+from lightning_sasv.metrics.bootstrap import resample
+from lightning_sasv.metrics.intervals import over_seeds
 from lightning_sasv.metrics.registry import metrics_for
 from lightning_sasv.models import SASVModule
-from lightning_sasv.results import read_results
+from lightning_sasv.results import read_metrics, read_results
 from lightning_sasv.scores import read_scores
 from tests.helpers import (
     best_checkpoint,
@@ -75,7 +77,8 @@ def test_everything_is_written(finished: Path) -> None:
             assert own[name]["seed"] == seed
             assert own[name]["corpus"] == "twin"
             assert metrics[name]["per_seed"][str(seed)] == own[name]["eval"]
-            assert ("ci" in own[name]) == (seed == 1)
+            assert "ci" not in own[name]
+            assert own[name]["eval"]["dev_a_dcf"] >= own[name]["eval"]["min_a_dcf"]
         scores = read_scores(folder / "scores" / "eval.csv")
         assert len(read_scores(finished / f"scores/seed{seed}/eval.csv")) == len(scores) > 0
         fused = read_fitted_systems(folder)["L3c"](scores.asv, scores.cm).sasv
@@ -83,11 +86,70 @@ def test_everything_is_written(finished: Path) -> None:
     for name in PAPER_SYSTEMS:
         values = [v["sasv_eer"] for v in metrics[name]["per_seed"].values()]
         assert metrics[name]["eval"]["sasv_eer"] == pytest.approx(sum(values) / 2)
-        assert metrics[name]["ci"]["low"] <= values[0] <= metrics[name]["ci"]["high"]
+        assert "ci" not in metrics[name], "of two seeds both values are shown"
     results = read_results(finished)
     assert list(results.systems) == list(PAPER_SYSTEMS)
     assert results.simulated
     assert results.table == (finished / "table.md").read_text()
+
+
+def test_headline_is_the_mean_with_its_interval_of_seeds_and_speakers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against Student's t and the literal replicates of each seed's score file."""
+    out = tmp_path / "out"
+    table(out, "--systems", "B1,L3c", seeds="1-3")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Mean over 3 seeds [95 %: BCa, drawn: seeds × enrolled speakers, 50 replicates; " in shown
+    )
+    files = [read_scores(out / f"seed{seed}/scores/eval.csv") for seed in (1, 2, 3)]
+    assert files[0].speaker is not None
+    entry = read_metrics(out / "metrics.json")["L3c"]["sets"]["eval"]
+    for metric in ("sasv_eer", "cllr", "min_a_dcf"):
+        seeds = [
+            resample(
+                {"L3c": {"sasv": one.extra["sasv_L3c"]}},
+                one.label,
+                {"L3c": [metric]},
+                (files[0].speaker,),
+                50,
+            )["L3c"][metric]
+            for one in files
+        ]
+        wanted, found = over_seeds(seeds).interval(), entry["intervals"][metric]
+        assert (found["low"], found["high"]) == (max(wanted.low, 0.0), wanted.high)
+        assert (found["method"], found["drawn"]) == ("bca", ["seed", "speaker"])
+        assert (found["replicates"], found["seeds"], found["speakers"]) == (50, 3, 48)
+        assert entry["values"][metric] == pytest.approx(np.mean([one.value for one in seeds]))
+    with (out / "table.csv").open() as file:
+        rows = {(row["system"], row["metric"]): row for row in csv.DictReader(file)}
+    row, ends = rows["L3c", "SASV-EER %"], entry["intervals"]["sasv_eer"]
+    assert float(row["mean"]) == pytest.approx(100 * entry["values"]["sasv_eer"])
+    assert float(row["sd"]) == pytest.approx(100 * entry["spread"]["sasv_eer"])
+    assert [float(row["low"]), float(row["high"])] == [100 * ends["low"], 100 * ends["high"]]
+    names = ("method", "drawn", "replicates", "seeds", "speakers")
+    assert [row[name] for name in names] == ["bca", "seed speaker", "50", "3", "48"]
+    mean, low, high, sd = (float(row[name]) for name in ("mean", "low", "high", "sd"))
+    text = f"{mean:.2f} [{low:.2f}, {high:.2f}] ± {sd:.2f}"
+    assert f"| {text} |" in (out / "table.md").read_text()
+    assert json.loads((out / "metrics.json").read_text())["comparisons"][0]["drawn"] == [
+        *("seed", "speaker")
+    ]
+    capsys.readouterr()
+    table(out, "--systems", "B1,L3c", "--paper", "false", seeds="1")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "One seed [95 %: BCa, drawn: enrolled speakers, 50 replicates; 48 speakers]" in shown
+    assert "paper" not in shown
+    one = read_metrics(out / "metrics.json")["L3c"]["sets"]["eval"]["intervals"]["sasv_eer"]
+    alone = resample(
+        {"L3c": {"sasv": files[0].extra["sasv_L3c"]}},
+        files[0].label,
+        {"L3c": ["sasv_eer"]},
+        (files[0].speaker,),
+        50,
+    )["L3c"]["sasv_eer"].interval()
+    assert (one["low"], one["high"], one["drawn"]) == (alone.low, alone.high, ["speaker"])
 
 
 def test_finished_seeds_are_not_trained_again_and_every_page_says_simulated(
@@ -134,7 +196,11 @@ def test_only_missing_seeds_and_systems_are_computed(
 
 
 @pytest.mark.parametrize(
-    "path", ["metrics.json", "scores/eval.csv", "fitted/L3c.safetensors", "checkpoints/best.ckpt"]
+    "path",
+    [
+        *("metrics.json", "scores/eval.csv", "fitted/L3c.safetensors", "checkpoints/best.ckpt"),
+        "draws.json",
+    ],
 )
 def test_what_was_removed_is_made_again(finished: Path, path: str) -> None:
     before = files(finished)

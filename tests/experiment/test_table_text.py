@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,22 @@ from typing import Any
 import pytest
 
 from lightning_sasv.fusion import PAPER_SYSTEMS
+from lightning_sasv.metrics.registry import metrics_for
+from lightning_sasv.record import Trials, unrecorded
+from lightning_sasv.report.sure import Sure
 from lightning_sasv.report.table1 import (
+    FINGERPRINT,
     PAPER,
     PAPER_HALF_WIDTHS,
     Row,
     make_rows,
+    mean_metrics,
     notes,
     order_checks,
+    pair_lines,
 )
-from lightning_sasv.report.table1_text import as_csv, as_latex, as_markdown
+from lightning_sasv.report.table1_text import Table1, as_csv, as_latex, as_markdown
+from lightning_sasv.scores import read_table
 
 
 def _seed_metrics(seed: int, shift: float) -> dict[str, Any]:
@@ -30,33 +36,48 @@ def _seed_metrics(seed: int, shift: float) -> dict[str, Any]:
     }
     for row in values.values():
         row["sasv_eer"] += shift
+        row |= {"min_a_dcf": 0.05, "act_a_dcf": 0.06}
     values["L3"] |= {"t_eer": None, "t_eer_closest": 0.0168}
-    interval = {"sasv_eer": {"low": 0.01, "high": 0.02}}
-    of = {"corpus": "x", "seeds": [seed]}
-    return {
-        name: {"sets": {"eval": {"values": row, "intervals": interval, "of": of}}}
-        for name, row in values.items()
-    }
+    values["B1"] |= {"act_a_dcf": None}
+    of = unrecorded(corpus="SASV 2022", seeds=[seed])
+    found = {}
+    for name, row in values.items():
+        undefined = {"act_a_dcf": "no LLR"} if name == "B1" else {}
+        one = {"values": row, "undefined": undefined, "of": of}
+        found[name] = {"sets": {"dev": one, "eval": one}, "fitted": {}, "fitted_on": of}
+    return found
+
+
+def _metrics(*seeds: dict[str, Any]) -> dict[str, Any]:
+    """Means over seeds, with an interval of the SASV-EER."""
+    given = seeds or (_seed_metrics(1, 0.0), _seed_metrics(2, 0.002), _seed_metrics(3, 0.001))
+    found = mean_metrics(given, list(given[0]))
+    how = {"method": "bca", "drawn": ["seed", "speaker"], "replicates": 99, "seeds": len(given)}
+    for entry in found.values():
+        ends = {"low": 0.01, "high": 0.02, **how, "speakers": 48}
+        entry["sets"]["eval"]["intervals"] = {"sasv_eer": ends}
+    return found
+
+
+def _rows(*seeds: dict[str, Any]) -> list[Row]:
+    return make_rows(_metrics(*seeds), list(PAPER))
 
 
 def test_rows_are_means_beside_the_paper() -> None:
-    rows = {
-        r.system: r
-        for r in make_rows([_seed_metrics(1, 0.0), _seed_metrics(2, 0.002)], list(PAPER))
-    }
-    for name, row in rows.items():
+    for row in _rows():
         cell = row.cells["sasv_eer"]
-        assert cell.mean == pytest.approx(PAPER[name]["sasv_eer"] + 0.1)
-        assert cell.spread == pytest.approx(0.2 / math.sqrt(2))
-        assert cell.paper == PAPER[name]["sasv_eer"]
-        assert row.cells["t_eer"].mean == pytest.approx(PAPER[name]["t_eer"])
-        assert row.cells["t_eer"].marked == (name == "L3")
+        assert cell.mean == pytest.approx(PAPER[row.system]["sasv_eer"] + 0.1)
+        assert cell.spread == pytest.approx(0.1)
+        assert (cell.low, cell.high) == (1.0, 2.0)
+        assert cell.paper == PAPER[row.system]["sasv_eer"]
+        assert row.t_eer == pytest.approx(PAPER[row.system]["t_eer"])
+        assert "t_eer" not in row.cells
 
 
 def test_order_checks_hold_for_the_paper_itself_and_can_fail() -> None:
-    seeds = [_seed_metrics(1, 0.0)]
-    assert all(check.holds for check in order_checks(make_rows(seeds, list(PAPER))))
-    assert order_checks(make_rows(seeds, ["B1"])) == []
+    metrics = _metrics(_seed_metrics(1, 0.0))
+    assert all(check.holds for check in order_checks(make_rows(metrics, list(PAPER))))
+    assert order_checks(make_rows(metrics, ["B1"])) == []
     for name, key, value in (
         ("B1", "sasv_eer", 0.1),
         ("L2", "sasv_eer", 0.01),
@@ -69,7 +90,7 @@ def test_order_checks_hold_for_the_paper_itself_and_can_fail() -> None:
     ):
         broken = _seed_metrics(1, 0.0)
         broken[name]["sets"]["eval"]["values"][key] = value
-        assert not all(c.holds for c in order_checks(make_rows([broken], list(PAPER)))), name
+        assert not all(c.holds for c in order_checks(_rows(broken))), name
 
 
 def test_published_numbers_are_those_of_the_paper(shared: Path) -> None:
@@ -85,76 +106,116 @@ def test_published_numbers_are_those_of_the_paper(shared: Path) -> None:
         assert [mine[system] for system in PAPER_SYSTEMS] == values, name
 
 
+def test_the_papers_trials_are_known(shared: Path) -> None:
+    assert Trials(read_table(shared / "data/sasv2022/eval_scores.csv")).fingerprint == FINGERPRINT
+
+
 @pytest.fixture
-def rows() -> list[Row]:
-    return make_rows([_seed_metrics(1, 0.0), _seed_metrics(2, 0.002)], list(PAPER))
+def table() -> Table1:
+    metrics = _metrics()
+    rows = make_rows(metrics, list(PAPER), letters={"L3c": "ab"})
+    ends = {name: own["sets"]["eval"]["intervals"] for name, own in metrics.items()}
+    remarks = notes(rows, metrics, Sure(ends, notes=["48 speakers: a word"]))
+    return Table1(rows, pair_lines(metrics, True), remarks)
 
 
-def test_markdown(rows: list[Row]) -> None:
-    lines = as_markdown(rows, notes(rows, "twin", [1, 2])).splitlines()
-    assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|") == 8
-    assert lines[2].startswith(
-        "| B1 | 20.56±0.14 (20.46 +0.10) | [1.00, 2.00] ±0.50 (0.40 +0.10) | 2.17±0.00 (2.17 +0.00)"
+def test_markdown(table: Table1) -> None:
+    lines = as_markdown(table).splitlines()
+    names = (
+        "system | letters | SASV-EER % | Cllr | Cllr_min | Cllr_calib | a-DCF_min | a-DCF_actual"
     )
-    (line,) = (line for line in lines if line.startswith("| L3 |"))
-    assert "1.68±0.00† (1.68 +0.00)" in line
+    assert lines[0] == f"| {names} |"
+    assert lines[2].startswith("| B1 |  | 20.56 [1.00, 2.00] ± 0.10 | 2.170 ± 0.000 |")
+    assert lines[2].endswith("| 0.050 ± 0.000 | no LLR |")
+    assert lines[3].startswith("| (paper) |  | 20.46 +0.10 | 2.17 +0.00 |")
+    assert any(line.startswith("| L3c | ab | 1.53 [1.00, 2.00] ± 0.10 |") for line in lines)
+    assert "| L3 | none (closest 1.68) | 1.68 |" in lines
     text = "\n".join(lines)
-    for words in ("Simulated", "† no concurrent t-EER point", "1.676", "over trials, seed 1"):
-        assert words in text
+    words = "Mean over 3 seeds [95 %: BCa, drawn: seeds × enrolled speakers, 99 replicates; 3 seeds"
+    for said in (words, "48 speakers: a word.", "real SASV 2022 eval set"):
+        assert said in text
+    assert "†" not in text
 
 
-def test_csv(rows: list[Row]) -> None:
-    found = list(csv.DictReader(io.StringIO(as_csv(rows, "a,b"))))
-    assert len(found) == sum(map(len, PAPER.values()))
+def test_of_two_seeds_both_values_are_shown_and_of_one_its_interval() -> None:
+    both = mean_metrics([_seed_metrics(1, 0.0), _seed_metrics(2, 0.002)], ["B1"])
+    text = as_markdown(Table1(make_rows(both, ["B1"]), [], notes([], both, Sure())))
+    assert "| 20.56 (20.46, 20.66) ± 0.14 |" in text
+    assert "values of both" in text
+    one = _metrics(_seed_metrics(1, 0.0))
+    text = as_markdown(Table1(make_rows(one, ["B1"]), [], notes([], one, Sure())))
+    assert "| 20.46 [1.00, 2.00] |" in text
+    assert "One seed." in text
+
+
+def test_csv(table: Table1) -> None:
+    found = list(csv.DictReader(io.StringIO(as_csv(table.rows, "a,b"))))
+    assert len(found) == len(PAPER) * len(metrics_for("table1"))
     first = found[0]
     assert (first["corpus"], first["system"], first["metric"]) == ("a,b", "B1", "SASV-EER %")
     assert float(first["mean"]) == pytest.approx(20.56)
+    assert float(first["sd"]) == pytest.approx(0.1)
     assert float(first["difference"]) == pytest.approx(0.1)
-    assert (first["low"], first["high"], first["note"]) == ("1.0", "2.0", "")
-    marked = [row for row in found if row["note"]]
-    assert [(row["system"], row["metric"], row["note"]) for row in marked] == [
-        ("L3", "t-EER %", "closest point")
+    names = ("low", "high", "method", "drawn", "replicates", "seeds", "speakers", "note")
+    assert [first[name] for name in names] == [
+        *("1.0", "2.0", "bca", "seed speaker", "99", "3", "48", "")
     ]
+    noted = [(row["system"], row["metric"], row["note"]) for row in found if row["note"]]
+    assert noted == [("B1", "a-DCF_actual", "no LLR")]
+    assert all("simulated" in row for row in as_csv(table.rows, "x", True).splitlines()[1:])
 
 
-def test_latex(rows: list[Row]) -> None:
-    remarks = notes(rows, "twin", [1, 2])
-    text = as_latex(rows, remarks)
+def test_latex(table: Table1) -> None:
+    text = as_latex(table)
     assert text.isascii()
     lines = text.splitlines()
     body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
     assert len(body) == 2 * len(PAPER)
-    assert all(line.endswith(r" \\") and len(re.findall(r"(?<!\\)&", line)) == 6 for line in body)
-    assert body[0].startswith(r"B1 & 20.56$\pm$0.14 & $\pm$0.50 & 2.17$\pm$0.00")
-    assert body[1].startswith(r"(paper) & 20.46 $+$0.10 & 0.40 $+$0.10 & 2.17 $+$0.00")
-    assert r"1.68$\pm$0.00$^\dagger$" in text
-    assert len([line for line in lines if line.startswith(r"\multicolumn")]) == len(remarks) + 1
-    assert "Simulated" in text
+    assert all(line.endswith(r" \\") and len(re.findall(r"(?<!\\)&", line)) == 7 for line in body)
+    assert body[0].startswith(r"B1 &  & 20.56 [1.00, 2.00] $\pm$ 0.10 & 2.170 $\pm$ 0.000")
+    assert body[1].startswith(r"(paper) &  & 20.46 $+$0.10 & 2.17 $+$0.00")
+    written = [line for line in lines if line.startswith(r"\multicolumn")]
+    assert len(written) == len(table.remarks) + 1
+    assert "L3 none (closest 1.68) (paper 1.68)" in written[0]
     plain = re.sub(r"\\.", "", text)  # what LaTeX would take for its own, unless escaped
     assert plain.count("$") % 2 == 0
     assert plain.count("%") == 1  # the comment on the package
     assert plain.count("{") == plain.count("}")
 
 
-def test_a_name_of_special_characters_is_set_as_it_stands(rows: list[Row]) -> None:
-    text = as_latex(rows, notes(rows, "a_b & 50 %\n\\end{x} ^~<#$", [1, 2]))
+def test_a_name_of_special_characters_is_set_as_it_stands(table: Table1) -> None:
+    text = as_latex(table._replace(remarks=["a_b & 50 %\n\\end{x} ^~<#$"]))
     assert r"a\_b \& 50 \% \textbackslash{}end\{x\}" in text
     assert r"\textasciicircum{}\textasciitilde{}\textless{}\#\$" in text
 
 
 def test_undefined_values_are_dashes() -> None:
     seed = _seed_metrics(1, 0.0)
-    found = seed["L3"]["sets"]["eval"]
-    found["values"] |= {"t_eer": None, "t_eer_closest": None}
-    del found["intervals"]
-    (row,) = make_rows([seed], ["L3"])
-    assert "nan" not in as_markdown([row], []) + as_csv([row], "x") + as_latex([row], [])
-    assert "| – (1.68) |" in as_markdown([row], [])
+    seed["L3"]["sets"]["eval"]["values"] |= {"cllr": None, "t_eer_closest": None}
+    metrics = mean_metrics([seed], ["L3", "B1"])
+    table = Table1(make_rows(metrics, ["L3", "B1"]), pair_lines(metrics, True), [])
+    assert "nan" not in as_markdown(table) + as_csv(table.rows, "x") + as_latex(table)
+    assert "| L3 | 1.44 | – |" in as_markdown(table)
 
 
-def test_the_paper_is_not_taken_for_another_corpus() -> None:
-    metrics = _seed_metrics(1, 0.0)
-    metrics["Mine"] = metrics["B1"]
-    for name, said in (("L3c", True), ("Mine", False)):
-        lines = notes(make_rows([metrics], [name]), "my corpus", [1])
-        assert any("on the SASV 2022 eval set" in line for line in lines) == said
+@pytest.mark.parametrize(
+    ("of", "shown"),
+    [
+        ({"corpus": "my corpus"}, False),
+        ({"corpus": "SASV-2022 eval"}, True),
+        ({"corpus": "mine", "fingerprint": FINGERPRINT}, True),
+        ({"corpus": "twin", "simulated": True}, True),
+    ],
+)
+def test_the_paper_stands_beside_its_corpus_alone_and_can_be_left_out(
+    of: dict[str, Any], shown: bool
+) -> None:
+    metrics = _metrics(_seed_metrics(1, 0.0))
+    for entry in metrics.values():
+        entry["sets"]["eval"]["of"] |= of
+    for wanted in (True, False):
+        rows = make_rows(metrics, list(PAPER), wanted)
+        there = [row.cells["sasv_eer"].paper is not None for row in rows]
+        assert set(there) == {shown and wanted}
+        lines = notes(rows, metrics, Sure())
+        assert any("SASV 2022 eval set" in line for line in lines) == (shown and wanted)

@@ -301,7 +301,7 @@ def test_a_table_marks_doubtful_systems(tmp_path: Path) -> None:
         for seed in (1, 2, 3)
     ]
     found = [systems_of(one, "x") for one in seeds]
-    _, _, lines = write_table1(tmp_path, found, ["B1", "L2"])
+    lines = write_table1(tmp_path, found, ["B1", "L2"]).warnings
     assert lines == ["warning: L2: seed 1, 2: class spoof has 2 dev trials"]
     assert "| L2 ! |" in (tmp_path / "table.md").read_text()
     assert "| B1 |" in (tmp_path / "table.md").read_text()

@@ -321,7 +321,7 @@ def _speakers_differ(lower: float, seed: int = 5) -> Sure:
     found = {name: FusedScores(good, good, column) for name, column in fused.items()}
     entries = set_entries(found, trials, Origin("somewhere"))
     metrics = {name: {"sets": {"eval": one, "dev": one}} for name, one in entries.items()}
-    return sureness([fused], scores, metrics, "eval", 100)
+    return sureness(fused, scores, metrics, "eval", 100)
 
 
 def test_marks_are_on_all_members_of_a_set_or_on_none() -> None:
