@@ -358,6 +358,8 @@ class Results:
         table: ``table.md``, where there is one.
         notes: What the reader must know.
         digests: SHA-256 of the scores of each set.
+        whole: ``metrics.json`` of a table: means over its seeds.
+        of_seeds: The folders of these seeds.
     """
 
     folder: Path
@@ -371,6 +373,13 @@ class Results:
     table: str | None = None
     notes: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
+    whole: Metrics = field(default_factory=dict)
+    of_seeds: list[Path] = field(default_factory=list)
+
+    @property
+    def shown(self) -> Metrics:
+        """The metrics that results are about: of a table the means over seeds."""
+        return self.whole or self.metrics
 
     @property
     def parts(self) -> list[str]:
@@ -405,6 +414,7 @@ class Results:
             fused={name: self.fused[name] for name in names},
             systems={name: self.systems[name] for name in names if name in self.systems},
             metrics={name: self.metrics[name] for name in names if name in self.metrics},
+            whole={name: self.whole[name] for name in names if name in self.whole},
         )
 
     @property
@@ -413,13 +423,14 @@ class Results:
         return any(of["simulated"] is True for _, _, of in blocks(self.metrics))
 
 
-def read_results(folder: str | Path) -> Results:
+def read_results(folder: str | Path, seed: int | None = None) -> Results:
     """Read a folder that ``lightning fit``, ``fuse`` or ``table`` wrote.
 
     Args:
         folder: Holds ``scores/eval.csv`` or ``scores/dev.csv`` and, where there are,
-            ``metrics.json`` and ``fitted/``; or it holds such folders, ``seed<N>``, of which the
-            first is taken.
+            ``metrics.json`` and ``fitted/``; or it holds such folders, ``seed<N>``, one of which
+            is taken.
+        seed: Which; by default the first.
 
     Raises:
         InputError: There is no such folder, no score file, a class without trials, or a score that
@@ -431,7 +442,7 @@ def read_results(folder: str | Path) -> Results:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no folder {folder}; give one that `lightning fit`, fuse or table wrote")
-    source, notes = _source(check_links(folder))
+    source, notes = _source(check_links(folder), seed)
     if (owner := owner_of(folder) or owner_of(source)) is not None:
         notes.append(f"Still being written to ({owner}): what is complete is shown.")
     sets = _read_sets(source, notes)
@@ -448,6 +459,9 @@ def read_results(folder: str | Path) -> Results:
         notes.append(f"No {path.name} in {source}: the run has not finished, or was broken off.")
     metrics = read_metrics(path) if path.exists() else {}
     notes += [*_said_of(metrics), *warning_lines(warnings_of(metrics))]
+    whole = _whole(folder, source)
+    names = {str(seed) for _, _, of in blocks(whole) for seed in of["seeds"] or ()}
+    of_seeds = [path for path in seed_folders(folder) if path.name.removeprefix("seed") in names]
     return Results(
         folder,
         source,
@@ -460,7 +474,16 @@ def read_results(folder: str | Path) -> Results:
         table.read_text(encoding="utf-8", errors="replace") if table.is_file() else None,
         notes,
         {name: _digest(from_scores(scores, source)) for name, scores in sets.items()},
+        whole,
+        of_seeds,
     )
+
+
+def _whole(folder: Path, source: Path) -> Metrics:
+    """Means over the seeds of a table, where the folder is one that says of which seeds."""
+    file = folder / METRICS_FILE
+    found = read_metrics(file) if source != folder and file.is_file() else {}
+    return found if all(isinstance(of["seeds"], list) for _, _, of in blocks(found)) else {}
 
 
 def _said_of(metrics: Metrics) -> list[str]:
@@ -485,7 +508,7 @@ def _has_scores(folder: Path) -> bool:
     return any(scores_file(folder, split).is_file() for split in SPLITS)
 
 
-def _source(folder: Path) -> tuple[Path, list[str]]:
+def _source(folder: Path, seed: int | None = None) -> tuple[Path, list[str]]:
     """The folder with the scores, and what to say when it is that of one seed."""
     if _has_scores(folder):
         return folder, []
@@ -496,8 +519,14 @@ def _source(folder: Path) -> tuple[Path, list[str]]:
             f"{folder} has no scores/eval.csv or scores/dev.csv, and no folder seed<N> with them; "
             "give a folder that `lightning fit`, fuse or table wrote"
         )
-    first, lacking = (done or seeds)[0], [path.name for path in seeds if path not in done]
-    notes = [f"Figures and numbers below are those of {first.name}, one of {len(seeds)} seeds."]
+    named = [path for path in seeds if seed is None or path.name == f"seed{seed}"]
+    if not named:
+        there = ", ".join(path.name.removeprefix("seed") for path in seeds)
+        raise InputError(f"--seed: {folder} has no seed {seed}; there are {there}")
+    first = next((path for path in named if path in done), named[0])
+    lacking = [path.name for path in seeds if path not in done]
+    said = "Figures are" if (folder / METRICS_FILE).is_file() else "Figures and numbers below are"
+    notes = [f"{said} those of {first.name}, one of {len(seeds)} seeds (--seed chooses)."]
     if lacking:
         notes.append(f"Not finished: {', '.join(lacking)}.")
     return first, notes

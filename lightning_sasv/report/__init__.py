@@ -33,6 +33,8 @@ def write_report(
     allow_part: bool = False,
     overwrite: bool = False,
     systems: str | None = None,
+    paper: bool = True,
+    seed: int | None = None,
 ) -> Report:
     """Make one self-contained HTML page of a folder of results, and figures if asked for.
 
@@ -48,6 +50,8 @@ def write_report(
         allow_part: Report results of a part of the trials, with a banner and without best marks.
         overwrite: Replace files though they were not made by this command of this folder.
         systems: Systems to show, separated by commas; by default all.
+        paper: Show the paper's numbers beside a table of SASV 2022 or of its twin.
+        seed: Training seed of a table that figures are of; by default the first.
 
     Raises:
         InputError: A file is missing or wrong, results are of a part, or matplotlib is not
@@ -67,7 +71,7 @@ def write_report(
         require_matplotlib()
     if replicates:
         check_replicates(replicates)
-    results = read_results(folder)
+    results = read_results(folder, seed)
     if systems is not None:
         results = results.only([name.strip() for name in systems.split(",")])
     if results.parts and not allow_part:
@@ -78,7 +82,7 @@ def write_report(
     path = Path(out) if out else Path(folder) / PAGE
     if out or PAGE_TITLE not in head(path):  # beside its results any page of ours may be replaced
         check_stamped(path, stamp("report", folder), overwrite)
-    material = Material.of(results, replicates)
+    material = Material.of(results, replicates, paper)
     described = describe(material)
     if figures is not None:
         check_figures(figures, described, results, overwrite)

@@ -25,8 +25,9 @@ from lightning_sasv.metrics.functional import (
     t_eer_path,
 )
 from lightning_sasv.metrics.functional.points import Steps
+from lightning_sasv.report.draws import OVER_SEEDS, draw_seeds
 from lightning_sasv.report.planes import Base, Pair, find_pairs, robust_range
-from lightning_sasv.report.sure import Sure, sureness
+from lightning_sasv.report.sure import Sure, judge, sureness
 from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
 
@@ -137,24 +138,30 @@ def tandem_paths(pair: Floats, labels: Codes, points: int = 160) -> tuple[Tandem
 class Material:
     """What figures are made of: results, the pairs that systems fuse, and DET curves.
 
-    ``replicates`` are those of the intervals, 0 for none.
+    ``replicates`` are those of the intervals, 0 for none; ``paper`` is whether the paper's numbers
+    are wanted beside those of a table.
     """
 
     results: Results
     pairs: list[Pair]
     bases: list[Base]
     replicates: int = 400
+    paper: bool = True
 
     @classmethod
-    def of(cls, results: Results, replicates: int = 400) -> Material:
+    def of(cls, results: Results, replicates: int = 400, paper: bool = True) -> Material:
         """The material of a folder of results."""
-        return cls(results, *find_pairs(results.scores, results.systems), replicates)
+        return cls(results, *find_pairs(results.scores, results.systems), replicates, paper)
 
     @cached_property
     def sure(self) -> Sure:
         """How sure the values of the shown set are; nothing is said of a part."""
         results = self.results
         n = 0 if results.parts else self.replicates
+        if results.whole and n:
+            names = [name for name in results.fused if name in results.whole]
+            draws = draw_seeds(results.of_seeds, names, n)
+            return judge(draws, OVER_SEEDS, results.whole, results.split)
         return sureness(results.fused, results.scores, results.metrics, results.split, n)
 
     @cached_property

@@ -85,6 +85,17 @@ def draw(
     )
 
 
+def draw_seeds(folders: Sequence[Path], names: Sequence[str], n: int) -> list[Draws]:
+    """Replicates of the seeds of a table as they are beside them; ``n`` where there are none."""
+    noted = [_read(folder / DRAWS_FILE) for folder in folders]
+    with suppress(KeyError, TypeError):
+        sizes = [
+            len(own[name]["metrics"][DRAWN[0]]["replicates"]) for own in noted for name in names
+        ]
+        n = max(n, min(sizes, default=0))
+    return [draw_seed(folder, names, n, keep=False) for folder in folders]
+
+
 def draw_seed(folder: Path, names: Sequence[str], n: int, keep: bool = True) -> Draws:
     """Replicates of a training seed by enrolled speaker: those beside it, and what they lack.
 

@@ -16,7 +16,7 @@ from lightning_sasv import __version__
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.files import finite
 from lightning_sasv.metrics.functional import Settings, all_metrics
-from lightning_sasv.metrics_file import blocks, of_in, values_in
+from lightning_sasv.metrics_file import blocks, of_in, twin_words, values_in
 from lightning_sasv.places import stamp
 from lightning_sasv.record import Origin, Trials, set_entry, set_title
 from lightning_sasv.report import html_tables
@@ -61,7 +61,8 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         notes="".join(f'<p class="notice">{escape(note)}</p>' for note in results.notes),
         cards="" if results.parts else html_tables.best_systems(_shown(results, material)),
         tables=_tables(results, material),
-        tandem=html_tables.tandem_table(Shown(results.metrics, results.split, [*results.fused])),
+        tandem=html_tables.tandem_table(Shown(results.shown, results.split, [*results.fused])),
+        scale=escape("; ".join(twin_words(results.shown)).removeprefix("simulated, ")),
         counted=WORDS["counted"][data["trials"]["complete"]].format(**counts),
         presets="".join(f'<button type="button" data-preset="{p}">{p}</button>' for p in PRESETS),
         split=escape(results.split),
@@ -146,10 +147,10 @@ def _corpus(results: Results) -> str:
     items = []
     for corpus in results.corpora or ["not named in metrics.json"]:
         mark = " class='simulated'" if results.simulated else ""
-        note = " (simulated)" if results.simulated else ""
+        note = f" ({'; '.join(twin_words(results.shown))})" if results.simulated else ""
         items.append(f"<li{mark}>corpus: {escape(corpus)}{note}</li>")
-    if results.seeds:
-        items.append(f"<li>training seed {escape(', '.join(results.seeds))}</li>")
+    if seeds := [path.name.removeprefix("seed") for path in results.of_seeds] or results.seeds:
+        items.append(f"<li>training seed{'s' * (len(seeds) > 1)} {escape(', '.join(seeds))}</li>")
     for split, (spoof, target, nontarget) in results.sizes.items():
         of = next((of for _, _, of in blocks(results.metrics, split)), {})
         items.append(
@@ -161,19 +162,23 @@ def _corpus(results: Results) -> str:
 
 def _shown(results: Results, material: Material) -> Shown:
     """The values that the page is about."""
-    return Shown(results.metrics, results.split, [*results.fused], material.sure)
+    names = [name for name in results.fused if name in results.shown]
+    sure, whole = material.sure, bool(results.whole)
+    return Shown(results.shown, results.split, names, sure, whole, material.paper and whole)
 
 
 def _tables(results: Results, material: Material) -> str:
-    parts = [html_tables.metrics_table(_shown(results, material))]
-    for split in results.sizes:
-        known = any(values_in(results.metrics.get(name, {}), split) for name in results.fused)
-        if split != results.split and known:
-            table = html_tables.metrics_table(Shown(results.metrics, split, [*results.fused]))
-            parts.append(
-                f"<details><summary>The same on {escape(split)}</summary>{table}</details>"
-            )
+    shown = _shown(results, material)
+    parts = [html_tables.metrics_table(shown)]
+    others = {f"The same on {split}": (results.shown, split) for split in results.sizes}
+    del others[f"The same on {results.split}"]
+    if results.whole:
+        others[f"The same of {results.source.name} alone"] = (results.metrics, results.split)
+    for title, (metrics, split) in others.items():
+        if any(values_in(metrics.get(name, {}), split) for name in shown.names):
+            table = html_tables.metrics_table(Shown(metrics, split, shown.names))
+            parts.append(f"<details><summary>{escape(title)}</summary>{table}</details>")
     parts += [html_tables.of_table(results), html_tables.fitted_table(results)]
-    if results.table is not None:
+    if results.table is not None and not results.whole:
         parts.append(f"<h3>Over all seeds</h3>{html_tables.markdown_table(results.table)}")
     return "".join(parts)

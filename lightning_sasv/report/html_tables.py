@@ -21,9 +21,11 @@ from lightning_sasv.metrics.registry import (
     number,
 )
 from lightning_sasv.metrics_file import Metrics, blocks, costs_in, pairs_in, values_in
-from lightning_sasv.record import NOT_RECORDED, set_title
+from lightning_sasv.record import NOT_RECORDED, set_title, share_words
 from lightning_sasv.report.description import Figure, Panel
 from lightning_sasv.report.sure import Sure, how
+from lightning_sasv.report.table1 import PAPER, beside_paper
+from lightning_sasv.report.tables import COST_WORDS
 from lightning_sasv.results import Results, value_of, warnings_of
 
 _UNITS = {"rate": ", %", "bits": ", bit"}
@@ -69,6 +71,7 @@ class Shown:
         names: The systems.
         sure: How sure they are; nothing is known of sets that were not drawn.
         spread: Whether they are means over seeds.
+        paper: Whether the paper's numbers are wanted beside them.
     """
 
     metrics: Metrics
@@ -76,6 +79,7 @@ class Shown:
     names: Sequence[str]
     sure: Sure = field(default_factory=Sure)
     spread: bool = False
+    paper: bool = False
 
     def values(self, name: str) -> dict[str, Any]:
         """Metrics of a system."""
@@ -97,34 +101,84 @@ class Shown:
 
 
 def metrics_table(shown: Shown) -> str:
-    """Metrics of every system on one set, each with its interval where there is one."""
-    columns = [
+    """Metrics of every system on one set, with their intervals where there are any; then costs."""
+    there = [
         metric
         for metric in metrics_for("page")
         if any(metric.name in shown.values(name) for name in shown.names)
     ]
-    warnings, sure = warnings_of(shown.metrics), shown.sure
-    body = []
-    whiskers = _whiskers(shown)
+    costs = [metric for metric in there if metric.unit == "cost"]
+    of = next((of for _, _, of in blocks(shown.metrics, shown.split)), {})
+    doubt = _DOUBT if any(map(is_doubtful, warnings_of(shown.metrics).values())) else ""
+    said = [*_said_of_seeds(shown), *_said(shown.sure), *_said_of_marks(shown)]
+    lead = f"{set_title(shown.split, of)} set. {' '.join(said)}{doubt}"
+    first = [metric for metric in there if metric not in costs]
+    parts = [_lead(lead), _metrics_rows(shown, first, _more_columns(shown), "Metrics")]
+    if costs:
+        parts.append(_lead(f"{COST_WORDS}. Costs {shown.costs}."))
+        parts.append(_metrics_rows(shown, costs, {}, "Costs"))
+    return "".join(parts)
+
+
+def _lead(text: str) -> str:
+    return f'<p class="small lead">{escape(text)}</p>'
+
+
+def _metrics_rows(
+    shown: Shown, columns: Sequence[Metric], more: Mapping[str, Mapping[str, str]], title: str
+) -> str:
+    """A table of some metrics; other columns stand behind the first."""
+    warnings, body = warnings_of(shown.metrics), []
     for name in shown.names:
         cells = [_metric_cell(metric, name, shown) for metric in columns]
-        if whiskers:
-            cells.insert(1, f"<td>{whiskers[name]}</td>")
+        cells[1:1] = [f"<td>{column[name]}</td>" for column in more.values()]
         body.append(_row(name, cells, is_doubtful(warnings.get(name, []))))
+        body += _paper_row(name, shown, columns, len(more))
     heads = [_heading(metric, shown.costs) for metric in columns]
-    if whiskers:
-        heads.insert(1, "<th>of the SASV-EER, logarithmic</th>")
-    of = next((of for _, _, of in blocks(shown.metrics, shown.split)), {})
-    said = [f"a-DCF with the costs {shown.costs}.", *_said(sure), *_said_of_marks(shown)]
-    doubt = _DOUBT if any(map(is_doubtful, warnings.values())) else ""
-    lead = escape(f"{set_title(shown.split, of)} set, {' '.join(said)}{doubt}")
-    table = _table(f"<th>system</th>{''.join(heads)}", body, f"Metrics on {shown.split}")
-    return f'<p class="small lead">{lead}</p>{table}'
+    heads[1:1] = [f"<th>{heading}</th>" for heading in more]
+    return _table(f"<th>system</th>{''.join(heads)}", body, f"{title} on {shown.split}")
+
+
+def _more_columns(shown: Shown) -> dict[str, dict[str, str]]:
+    """Cells beside the SASV-EER, by heading: whisker, letters, share of the worst speaker."""
+    found = {"of the SASV-EER, logarithmic": _whiskers(shown)}
+    letters = shown.sure.letters.get("sasv_eer")
+    if letters:
+        found["letters"] = {name: escape(letters.get(name, "")) for name in shown.names}
+    if shown.sure.intervals:
+        shares = {name: share_words(shown.about(name, "of")) for name in shown.names}
+        found["misses of one speaker, at most"] = shares if any(shares.values()) else {}
+    return {title: cells for title, cells in found.items() if cells}
+
+
+def _paper_row(name: str, shown: Shown, columns: Sequence[Metric], more: int) -> list[str]:
+    """The paper's values below those of a system, where they belong."""
+    known = PAPER.get(name, {}) if shown.paper and beside_paper(shown.about(name, "of")) else {}
+    if not any(metric.name in known for metric in columns):
+        return []
+    cells = [f"{known[m.name]:.2f}" if m.name in known else "" for m in columns]
+    cells[1:1] = [""] * more
+    return [f'<tr class="paper"><td>(paper)</td>{"".join(f"<td>{c}</td>" for c in cells)}</tr>']
+
+
+def _said_of_seeds(shown: Shown) -> list[str]:
+    """That values are means, and what the seeds say that speakers do not."""
+    if not shown.spread:
+        return []
+    seeds = next((len(of["seeds"]) for _, _, of in blocks(shown.metrics, shown.split)), 1)
+    mean = f"Mean over {seeds} seeds ± standard deviation between them."
+    both = " In brackets are the values of both seeds." if seeds == 2 else ""
+    against = shown.sure.against("sasv_eer")
+    own = [one.verdict for one in against if one.verdict.startswith("all ")]
+    words = mean + both if seeds > 1 else "One seed."
+    return [words, *(f"{text[0].upper()}{text[1:]}." for text in own)]
 
 
 def _said(sure: Sure) -> list[str]:
     """What must be said of intervals."""
     caption = [f"Below a value its 95 % interval ({sure.caption})."] if sure.caption else []
+    if sure.letters:
+        caption.append("Systems that share a letter are not told apart in the SASV-EER.")
     return [*caption, *(f"{note.rstrip('.')}." for note in sure.notes)]
 
 
@@ -170,6 +224,9 @@ def _metric_cell(metric: Metric, name: str, shown: Shown) -> str:
     if ends := sure.intervals.get(name, {}).get(metric.name):
         title = f' title="{escape(how(ends))}"'
         text += f"<small>{ends_text(metric, ends)}</small>"
+    elif shown.spread and len(both := list(shown.about(name, "per_seed").values())) == 2:
+        values = ", ".join(metric.text(value_of(one, metric.name), ON_PAGE) for one in both)
+        text += f"<small>({values})</small>" if math.isfinite(value) else ""
     if name in sure.marked(metric.name):
         return f'<td class="best"{title}>{text}</td>'
     if name in sure.apart(metric.name) and math.isfinite(value):
@@ -275,7 +332,7 @@ _SHOWN_OF = (
 
 def words_of(results: Results, field: str) -> str:
     """A field of the shown set's results in words, ``not recorded`` where it is not."""
-    found = [_words(of[field]) for _, _, of in blocks(results.metrics, results.split)]
+    found = [_words(of[field]) for _, _, of in blocks(results.shown, results.split)]
     return "; ".join(dict.fromkeys(found)) or NOT_RECORDED
 
 
