@@ -92,7 +92,7 @@ def draw_seeds(folders: Sequence[Path], names: Sequence[str], n: int) -> list[Dr
         sizes = [
             len(own[name]["metrics"][DRAWN[0]]["replicates"]) for own in noted for name in names
         ]
-        n = max(n, min(sizes, default=0))
+        n = min(sizes)
     return [draw_seed(folder, names, n, keep=False) for folder in folders]
 
 

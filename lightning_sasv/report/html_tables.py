@@ -179,7 +179,8 @@ def _said(sure: Sure) -> list[str]:
     caption = [f"Below a value its 95 % interval ({sure.caption})."] if sure.caption else []
     if sure.letters:
         caption.append("Systems that share a letter are not told apart in the SASV-EER.")
-    return [*caption, *(f"{note.rstrip('.')}." for note in sure.notes)]
+    notes = (f"{note[0].upper()}{note[1:].rstrip('.')}." for note in sure.notes)
+    return [*caption, *notes]
 
 
 def _said_of_marks(shown: Shown) -> list[str]:

@@ -20,10 +20,18 @@ from lightning_sasv.decisions import CostModel, simulate
 from lightning_sasv.fitted import save_system
 from lightning_sasv.fusion import fit_systems, fuse_systems
 from lightning_sasv.metrics_file import Metrics
-from lightning_sasv.record import Origin, Trials
+from lightning_sasv.record import Origin, Trials, unrecorded
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series
-from lightning_sasv.results import Results, read_results, set_entries, write_metrics
+from lightning_sasv.report.draws import draw_seed
+from lightning_sasv.report.table1_text import write_table
+from lightning_sasv.results import (
+    Results,
+    read_metrics,
+    read_results,
+    set_entries,
+    write_metrics,
+)
 from lightning_sasv.scores import write_scores
 from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import Scores
@@ -42,7 +50,9 @@ FLAGS = (
 )
 
 
-def drawn(trials: int, seed: int, attacks: tuple[str, ...] = ("A01", "A02", "A03")) -> Scores:
+def drawn(
+    trials: int, seed: int, attacks: tuple[str, ...] = ("A01", "A02", "A03"), speakers: int = 7
+) -> Scores:
     """Simulated trials of unequal classes."""
     priors = CostModel(p_target=0.25, p_nontarget=0.35, p_spoof=0.4)
     found = simulate(trials, priors, seed=seed)
@@ -52,7 +62,7 @@ def drawn(trials: int, seed: int, attacks: tuple[str, ...] = ("A01", "A02", "A03
         found.asv / 5,
         2 * found.cm + 1,
         label,
-        speaker=np.array([f"spk{k % 7}" for k in range(trials)]),
+        speaker=np.array([f"spk{k % speakers}" for k in range(trials)]),
         utterance=np.array([f"utt{k}" for k in range(trials)]),
         attack=attack,
     )
@@ -64,12 +74,14 @@ def write_folder(
     corpus: str = "somewhere",
     rename: Callable[[str], str] = str,
     attacks: tuple[str, ...] = ("A01", "A02", "A03"),
+    speakers: int = 7,
     **about: Any,
 ) -> Path:
     """A small folder of results, as the training and fusion commands write it."""
-    sets = {"dev": drawn(900, 1, attacks), "eval": drawn(1500, 2, attacks)}
+    sets = {"dev": drawn(900, 1, attacks), "eval": drawn(1500, 2, attacks, speakers)}
     fitted = fit_systems(sets["dev"].asv, sets["dev"].cm, sets["dev"].label, systems)
     metrics: Metrics = {rename(name): {"fitted": {}, "sets": {}} for name in fitted}
+    metrics = {name: own | {"fitted_on": unrecorded()} for name, own in metrics.items()}
     for split, scores in sets.items():
         fused = fuse_systems(fitted, scores.asv, scores.cm)
         trials = Trials(from_scores(scores, folder))
@@ -80,6 +92,20 @@ def write_folder(
     for name, system in fitted.items():
         save_system(folder / "fitted" / f"{rename(name)}.safetensors", system, {"corpus": corpus})
     write_metrics(folder / "metrics.json", metrics)
+    return folder
+
+
+def write_small_table(folder: Path, seeds: tuple[int, ...] = (1, 2, 3)) -> Path:
+    """A table of the twin, whose seeds have the same scores but for a constant."""
+    names, metrics = ("B1", "L2c", "L3c"), []
+    for seed in seeds:
+        about = {"seeds": (seed,), "simulated": True, "scale": 0.1, "speakers": 12}
+        own = write_folder(folder / f"seed{seed}", names, "twin", **about)
+        metrics.append(read_metrics(own / "metrics.json"))
+    draws = [draw_seed(folder / f"seed{seed}", names, 119) for seed in seeds]
+    for seed, one in zip(seeds, metrics, strict=True):
+        one["L3c"]["sets"]["eval"]["values"]["sasv_eer"] = 0.01 * seed
+    write_table(folder, metrics, names, draws)
     return folder
 
 

@@ -38,7 +38,7 @@ from lightning_sasv.results import Results, read_results, set_entries
 from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import FusedScores, Scores, TrialClass
 from tests.helpers import failure_of
-from tests.report.conftest import every_kind, write_folder
+from tests.report.conftest import every_kind, write_folder, write_small_table
 
 
 class Tags(HTMLParser):
@@ -145,12 +145,12 @@ def test_too_many_trials_are_sampled_and_the_page_says_so(
 
 def test_the_twin_is_called_simulated(tmp_path: Path) -> None:
     twin = render_page(read_results(write_folder(tmp_path / "a", ("L3c",), "twin", seeds=(1986,))))
-    assert "corpus: twin (simulated)" in twin
-    assert "Simulated data." in twin
+    assert "corpus: twin (simulated, scale not recorded)" in twin
+    assert "Simulated data, scale not recorded." in twin
     assert "training seed 1986" in twin
     other = render_page(read_results(write_folder(tmp_path / "b", ("L3c",), "mine")))
     assert "corpus: mine" in other
-    assert "imulated data." not in other
+    assert "imulated data" not in other
 
 
 def test_a_parent_of_seeds_shows_the_first_and_the_table(tmp_path: Path) -> None:
@@ -162,6 +162,32 @@ def test_a_parent_of_seeds_shows_the_first_and_the_table(tmp_path: Path) -> None
     page = render_page(results)
     assert "those of seed9, one of 2 seeds" in page
     assert "<td>1.43±0.02</td>" in page
+
+
+def test_the_headline_of_a_table_is_the_mean_over_its_seeds(tmp_path: Path) -> None:
+    """With interval, spread, letters and, unless switched off, the paper's grey rows."""
+    folder = write_small_table(tmp_path / "t")
+    page = write_report(str(folder), figures=None).page.read_text()
+    rows = re.findall(r'<tr data-system="L3c">(.*?)</tr>', page)
+    assert rows[0].startswith("<td>L3c</td><td")
+    assert "2.00 ± 1.00<small>[" in rows[0], "the mean first, then the single seed"
+    assert "BCa, drawn: seeds × enrolled speakers, 119 replicates; 3 seeds, 12 speakers" in page
+    assert "The same of seed1 alone" in page
+    assert "1.00</td>" in rows[-1]
+    assert "<th>letters</th><th>misses of one speaker, at most</th>" in page
+    assert page.count('<tr class="paper"><td>(paper)</td><td>1.43</td>') == 1
+    assert "Simulated data, scale 0.1." in page
+    assert "Figures are those of seed1, one of 3 seeds" in page
+    other = write_report(str(folder), paper=False, seed=2).page.read_text()
+    assert '<tr class="paper">' not in other
+    assert "Figures are those of seed2" in other
+    with pytest.raises(InputError, match="no seed 7; there are 1, 2, 3"):
+        write_report(str(folder), seed=7)
+
+
+def test_of_two_seeds_the_page_shows_both(tmp_path: Path) -> None:
+    page = write_report(str(write_small_table(tmp_path / "t", (1, 3)))).page.read_text()
+    assert "2.00 ± 1.41<small>(1.00, 3.00)</small>" in page
 
 
 def test_without_fitted_systems_the_rest_is_shown(tmp_path: Path) -> None:
