@@ -88,7 +88,7 @@ def draw(
 def draw_seeds(folders: Sequence[Path], names: Sequence[str], n: int) -> list[Draws]:
     """Replicates of the seeds of a table as they are beside them; ``n`` where there are none."""
     noted = [_read(folder / DRAWS_FILE) for folder in folders]
-    with suppress(KeyError, TypeError):
+    with suppress(KeyError, TypeError, ValueError):
         sizes = [
             len(own[name]["metrics"][DRAWN[0]]["replicates"]) for own in noted for name in names
         ]

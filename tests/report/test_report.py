@@ -34,7 +34,7 @@ from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
 from lightning_sasv.report.sure import Sure, sureness
 from lightning_sasv.report.tables import print_results
-from lightning_sasv.results import Results, read_results, set_entries
+from lightning_sasv.results import Results, read_metrics, read_results, set_entries
 from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import FusedScores, Scores, TrialClass
 from tests.helpers import failure_of
@@ -173,7 +173,9 @@ def test_the_headline_of_a_table_is_the_mean_over_its_seeds(tmp_path: Path) -> N
     assert "2.00 ± 1.00<small>[" in rows[0], "the mean first, then the single seed"
     assert "BCa, drawn: seeds × enrolled speakers, 119 replicates; 3 seeds, 12 speakers" in page
     assert "The same of seed1 alone" in page
-    assert "1.00</td>" in rows[-1]
+    alone = page[page.index("The same of seed1 alone") :]
+    single = read_metrics(folder / "seed1/metrics.json")["L3c"]["sets"]["eval"]["values"]
+    assert f'<tr data-system="L3c"><td>L3c</td><td>{100 * single["sasv_eer"]:.2f}</td>' in alone
     assert "<th>letters</th><th>misses of one speaker, at most</th>" in page
     assert page.count('<tr class="paper"><td>(paper)</td><td>1.43</td>') == 1
     assert "Simulated data, scale 0.1." in page
