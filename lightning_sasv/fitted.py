@@ -21,6 +21,7 @@ from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
 from lightning_sasv.limits import parse_json
+from lightning_sasv.plugins import UntrustedError
 from lightning_sasv.trials import TWIN, FusedScores
 
 FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
@@ -146,6 +147,8 @@ def read_fitted(path: str | Path) -> FittedSystem:
             config.pop("copies", None)
         warnings = as_warnings(header.get("warnings", []))
         return FittedSystem(path.stem, config, state, header["about"], warnings, noted)
+    except UntrustedError as error:
+        raise UntrustedError(f"{path}: {error}") from None
     except _DAMAGE as error:
         if isinstance(error, InputError) and str(path) in str(error):
             raise
@@ -159,11 +162,27 @@ def _first(value: np.ndarray) -> np.ndarray:
     return np.asarray(only)
 
 
-def read_fitted_systems(folder: str | Path) -> dict[str, FittedSystem]:
-    """The fitted systems of a folder of results, by name."""
+def read_fitted_systems(
+    folder: str | Path, left_out: list[str] | None = None
+) -> dict[str, FittedSystem]:
+    """The fitted systems of a folder of results, by name.
+
+    Args:
+        folder: The folder.
+        left_out: Takes a line about each system that is left out because it is made of classes of
+            another package, which need trust; without it one is an error.
+    """
     found = sorted((check_links(folder) / FOLDER).glob(f"*{SUFFIX}"))
     if not found:
         raise InputError(
             f"no fitted systems in {Path(folder) / FOLDER}; make them with `lightning fuse --out`"
         )
-    return {path.stem: read_fitted(path) for path in found}
+    systems = {}
+    for path in found:
+        try:
+            systems[path.stem] = read_fitted(path)
+        except UntrustedError as error:
+            if left_out is None:
+                raise
+            left_out.append(f"The fitted system {path.stem} is left out: {error}.")
+    return systems

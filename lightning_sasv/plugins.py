@@ -11,6 +11,7 @@ import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, distributions
 from typing import Any, TypedDict, TypeVar
@@ -27,6 +28,10 @@ Simple = str | int | float | bool | None
 
 Other = TypedDict("Other", {"class": str, "settings": dict[str, Simple]})
 """A thing of another package as files keep it: its name, and the plain settings it is made with."""
+
+
+class UntrustedError(InputError):
+    """A file names a class of another package, and nobody said that it may."""
 
 
 @lru_cache(1)
@@ -77,6 +82,16 @@ def name_of(given: Any) -> Any:
     return given["class"] if isinstance(given, dict) and "class" in given else given
 
 
+def _named(thing: Any, name: str) -> Any:
+    """A thing that knows its own name has the one that it is registered under."""
+    knows = is_dataclass(thing) and not isinstance(thing, type) and hasattr(thing, "name")
+    return replace(thing, name=name) if knows else thing
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
 class Registry(dict[str, T]):
     """Our own entries by name, and those of installed packages where they are asked for.
 
@@ -117,14 +132,17 @@ class Registry(dict[str, T]):
         entry = self._registered()[name]
         if name not in self._found:
             try:
-                self._found[name] = self._made(entry.load())
+                self._found[name] = _named(self._made(entry.load()), name)
             except (Exception, SystemExit) as error:
-                package = entry.dist.name if entry.dist else entry.value
-                said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-                text = f"the package {package} registers the {self.kind} {name!r}, which fails"
-                warnings.warn(f"{text} ({said}); it is left out", stacklevel=2)
+                text = f"{self._failure(entry, error)}; it is left out"
+                warnings.warn(text, stacklevel=2)
                 self._found[name] = None
         return self._found[name]
+
+    def _failure(self, entry: EntryPoint, error: BaseException) -> str:
+        package = entry.dist.name if entry.dist else entry.value
+        what = f"the package {package} registers the {self.kind} {entry.name!r}"
+        return f"{what}, which fails ({_said(error)})"
 
     def __missing__(self, name: str) -> T:
         found = self._load(name) if name in self._registered() else None
@@ -165,14 +183,16 @@ class Registry(dict[str, T]):
         except InputError as error:
             raise InputError(f"{name[:200]} is no {self.kind}: {error}") from None
         except Exception as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise InputError(f"the {self.kind} {name[:200]} cannot be made: {said}") from None
+            raise InputError(f"the {self.kind} {name[:200]} fails ({_said(error)})") from None
 
     def _thing(self, name: str) -> Any:
         """What another package gives under a name of its own, or under that of its class."""
         for entry in self._registered().values():
             if name in (entry.name, entry.value.replace(":", ".")):
-                return entry.load()
+                try:
+                    return entry.load()
+                except (Exception, SystemExit) as error:
+                    raise InputError(self._failure(entry, error)) from None
         if dict.__contains__(self, name):
             raise InputError(f"the {self.kind} {name} is one of ours and takes no init_args")
         if "." not in name:
@@ -180,12 +200,12 @@ class Registry(dict[str, T]):
             listed = f"expected one of {', '.join(known)}{meant(name, known)}"
             raise InputError(f"unknown {self.kind} {name[:200]!r}; {listed}")
         if not program().trust_config:
-            raise InputError(
+            raise UntrustedError(
                 f"the {self.kind} {name[:200]} is a class of another package, which no file may "
                 "name by itself; if you trust the file, add --trust-config, or install a package "
                 f"that registers it as an entry point of {self.group}"
             )
         try:
             return pkgutil.resolve_name(name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InputError(f"no {self.kind} {name[:200]}: {error}") from None
+        except Exception as error:
+            raise InputError(f"no {self.kind} {name[:200]} ({_said(error)})") from None

@@ -447,7 +447,7 @@ def read_results(folder: str | Path, seed: int | None = None) -> Results:
         notes.append(f"Still being written to ({owner}): what is complete is shown.")
     sets = _read_sets(source, notes)
     split = "eval" if "eval" in sets else "dev"
-    systems = read_fitted_systems(source) if any((source / FOLDER).glob("*")) else {}
+    systems = read_fitted_systems(source, notes) if any((source / FOLDER).glob("*")) else {}
     fused = _fused(sets[split], scores_file(source, split), systems, notes)
     if not systems:
         notes.append(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
@@ -9,8 +11,10 @@ from pytorch_lightning.utilities import rank_zero_warn
 from lightning_sasv.callbacks.write_results import origin_of, trials_of
 from lightning_sasv.console import print_notes
 from lightning_sasv.data.corpus import TrialSet
+from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import warning_lines
 from lightning_sasv.fusion.doubts import Where
+from lightning_sasv.fusion.zoo import check_some_left
 from lightning_sasv.metrics.functional import a_dcf, sasv_eers
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, has_every_class
@@ -26,7 +30,8 @@ class FitFusion(Callback):
     in the ``validate`` after it, to the scores of the best epoch.
 
     What makes a fit doubtful is in the ``warnings`` of its system; ``validate`` and ``test`` say
-    it, once.
+    it, once. A system that the scores allow no fit of has its reason there, and nothing else is
+    written of it; if there is no other it is an error.
 
     Args:
         each_epoch: Fit after every epoch of a training; ``validate`` and ``test`` then use what
@@ -50,12 +55,18 @@ class FitFusion(Callback):
         where = _names_of(pl_module.trial_set(), scored)
         trials = trials_of(trainer, pl_module)
         for seed, cm, systems in zip(pl_module.seeds, scored.cm, pl_module.systems, strict=True):
-            for system in systems.values():
-                if training or not self.each_epoch:
-                    system.fit(scored.asv, cm, scored.label, where)
-                    system.fitted_on = trials.block(origin_of(trainer, pl_module, seed))
-                elif system.is_fitted:
+            origin, reasons = origin_of(trainer, pl_module, seed), dict[str, str]()
+            for name, system in systems.items():
+                if system.is_fitted and not training and self.each_epoch:
                     system.warnings = system.examine(scored.asv, cm, scored.label, where)
+                    continue
+                try:
+                    system.fit(scored.asv, cm, scored.label, where)
+                    system.fitted_on = trials.block(origin)
+                except InputError as error:
+                    reasons[name] = str(error).removeprefix(system.label)
+                    system.forget(reasons[name])
+            check_some_left(systems, reasons)
         self._log(pl_module, scored)
         if not training:
             self._say(trainer, pl_module)
@@ -76,15 +87,21 @@ class FitFusion(Callback):
     @staticmethod
     def _log(pl_module: SASVModule, scored: ScoredTrials) -> None:
         for number, name in enumerate(pl_module.names):
-            seeds = zip(scored.cm, pl_module.systems, strict=True)
-            fused = [systems[name](scored.asv, cm).sasv for cm, systems in seeds]
-            rates = [sasv_eers(one, scored.label).sasv for one in fused]
-            mean = sum(rates) / len(rates)
-            pl_module.log(f"val/{name}/sasv_eer", mean)
+            own = [systems[name] for systems in pl_module.systems]
+            there = all(system.is_fitted for system in own)
+            pairs = zip(own, scored.cm, strict=True) if there else ()
+            fused = [system(scored.asv, cm).sasv for system, cm in pairs]
+            rate = _mean([sasv_eers(one, scored.label).sasv for one in fused])
+            pl_module.log(f"val/{name}/sasv_eer", rate)
             if number == 0:
-                pl_module.log("val/sasv_eer", mean, prog_bar=True)
+                pl_module.log("val/sasv_eer", rate, prog_bar=True)
                 costs = [a_dcf(one, scored.label, pl_module.costs).min for one in fused]
-                pl_module.log("val/a_dcf", sum(costs) / len(costs))
+                pl_module.log("val/a_dcf", _mean(costs))
+
+
+def _mean(values: list[float]) -> float:
+    """The mean over seeds; NaN of a system that could not be fitted."""
+    return sum(values) / len(values) if values else math.nan
 
 
 def _names_of(data: TrialSet, scored: ScoredTrials) -> Where:

@@ -17,6 +17,8 @@ from lightning_sasv.callbacks.keep_best import checkpoint_in_use
 from lightning_sasv.callbacks.run_folder import folder_of_run, is_dry_run, take_folder
 from lightning_sasv.data.corpus import TrialSet
 from lightning_sasv.files import ensure_directory
+from lightning_sasv.fusion.doubts import reason_of
+from lightning_sasv.fusion.zoo import check_some_left
 from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import has_every_class, score_table
@@ -93,7 +95,10 @@ class WriteResults(Callback):
             checkpoint_in_use(trainer),
         )
         writes = trainer.is_global_zero and not is_dry_run(trainer)
-        for seed, cm, systems in zip(seeds, scored.cm, pl_module.systems, strict=True):
+        for seed, cm, every in zip(seeds, scored.cm, pl_module.systems, strict=True):
+            failed = {name: why for name, one in every.items() if (why := reason_of(one.warnings))}
+            check_some_left(every, failed)
+            systems = {name: one for name, one in every.items() if name not in failed}
             fused = {name: system(scored.asv, cm) for name, system in systems.items()}
             folder = main if len(seeds) == 1 else main / f"seed{seed}"
             found: Metrics = {}

@@ -28,7 +28,7 @@ from lightning_sasv.plain import fits, settings_of
 CORPUS = ("root", "protocols", "name", "scale", "twin_seed")
 """Settings that say which corpus it is."""
 
-REFITTED = ("systems", "fusion")
+REFITTED = ("systems", "fusion", "own_systems")
 """Settings of the model that ``--refit`` may change."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import secrets
@@ -50,6 +51,7 @@ from lightning_sasv.program import program, shipped_configs
 from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.signals import add_helper, advising
+from lightning_sasv.systems import own_systems, read_systems
 
 DEFAULT_SEED = 1986
 RESUME = "finished epochs are kept: go on with --ckpt_path last"
@@ -308,6 +310,31 @@ def absolute_keys(args: Sequence[str]) -> list[str]:
     return [command, *(re.sub(own, f"${{{command}.", word) for word in words)]
 
 
+def with_systems(args: Sequence[str]) -> list[str]:
+    """The words with the settings of systems in place of the YAML files that hold them.
+
+    Example:
+        >>> with_systems(["fit", "--systems", "L3c,B1"])
+        ['fit', '--model.systems=["L3c", "B1"]']
+    """
+    found, rest = list[str](), list(args)
+    while rest:
+        word = rest.pop(0)
+        option, sign, text = word.partition("=")
+        if option not in ("--systems", "--model.systems") or not (sign or rest):
+            found.append(word)
+            continue
+        text = text if sign else rest.pop(0)
+        if "${" in text or not text.strip("[] "):  # the value of another key, or none
+            found.append(f"--model.systems={text}")
+            continue
+        systems = read_systems(text)
+        found.append(f"--model.systems={json.dumps(list(systems))}")
+        if own := own_systems(systems):
+            found.append(f"--model.own_systems={json.dumps(own)}")
+    return found
+
+
 def train(args: Sequence[str]) -> SASVCLI:
     """Run one of the training commands.
 
@@ -321,7 +348,7 @@ def train(args: Sequence[str]) -> SASVCLI:
     open_imports(library())
     guard_resolvers()
     args = [f"{word}=true" if word in ("--overwrite", "--refit") else word for word in args]
-    args = absolute_keys(args)
+    args = absolute_keys(with_systems(args))
     if args[0] in ("validate", "test") and not any(a.startswith("--verbose") for a in args):
         args = [*args, "--verbose=false"]  # our own table is shown instead of Lightning's
     set_parsing_settings(omegaconf_absolute_to_relative_paths=True)

@@ -45,7 +45,9 @@ from lightning_sasv.fitted import (
     save_system,
 )
 from lightning_sasv.fusion.base import Fusion
+from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.places import BUNDLE, kind_of
+from lightning_sasv.plugins import name_of
 from lightning_sasv.scores.sources import read_costs
 from lightning_sasv.trials import Scores, TrialClass
 
@@ -160,6 +162,7 @@ def write_bundle(
         ['bundle.json', 'checksums.json', 'fusion.safetensors']
     """
     system = frozen(system, name)
+    check_exportable(system.config, name)
     rule = choose_rule(system, dev, costs)
     origin = dict(about or {})
     content = _describe(system, rule, dev, costs) | {"system": name, "about": origin}
@@ -169,6 +172,18 @@ def write_bundle(
         sums = {part: sha256(folder / part) for part in CHECKED}
         write_json(folder / CHECKSUMS, sums, indent=2)
     return Path(out)
+
+
+def check_exportable(config: Mapping[str, Any], name: str) -> None:
+    """Refuse a system that is made of classes of another package: a bundle holds no code."""
+    for place in PARTS:
+        part = name_of(config[place])
+        if isinstance(config[place], dict) or "." in str(part):
+            raise InputError(
+                f"{name} cannot be exported: its {place} is the class {part}, and a bundle holds "
+                "no code; install a package that registers it as an entry point of "
+                f"{PARTS[place].group} under a name of its own, and fit the system with that name"
+            )
 
 
 def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = None) -> Scorer:

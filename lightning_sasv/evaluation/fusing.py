@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -50,12 +50,14 @@ class FusedResults:
         tables: ``dev`` and ``eval`` with a column ``sasv_<system>`` for each system.
         metrics: Content of ``metrics.json``.
         corpus: Where the scores come from.
+        failed: Why systems that were asked for could not be fitted.
     """
 
     systems: dict[str, FusionSystem]
     tables: dict[str, ScoreTable]
     metrics: Metrics
     corpus: str
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 @takes_reading_options
@@ -86,7 +88,8 @@ def fuse(
     Args:
         dev: Development scores (ASV and CM) with labels.
         eval: Evaluation scores (ASV and CM).
-        systems: Systems to fit, separated by commas, or all.
+        systems: Systems to fit, separated by commas: names, YAML files of systems of your own, or
+            all. One that these scores allow no fit of is named with the reason.
         out: Folder to write scores/, fitted/ and metrics.json to.
         name: Name of the corpus in the results; by default the folder of the eval file.
         format: Format of the files; recognised when not given.
@@ -105,9 +108,10 @@ def fuse(
     Returns:
         What was written.
     """
-    from lightning_sasv.fusion import system_names, warning_lines
+    from lightning_sasv.fusion import failure_lines, warning_lines
+    from lightning_sasv.systems import read_systems
 
-    names, settings = system_names(systems), Settings(costs=read_costs(costs))
+    wanted, settings = read_systems(systems), Settings(costs=read_costs(costs))
     own: FusionSettings = {"trim": trim}
     how = reading(format, allow_missing, **said)
     with lock(out):
@@ -123,7 +127,8 @@ def fuse(
         named = origin_beside(tables[1]) or Origin(tables[1].path.resolve().parent.name)
         corpus = name or str(named.corpus)
         step = begin("fitting on dev, fusing dev and eval", 2) if begin else lambda: None
-        results = fuse_tables(tables[0], tables[1], names, corpus, settings, own)
+        results = fuse_tables(tables[0], tables[1], wanted, corpus, settings, own)
+        tell(failure_lines(results.failed))
         tell(warning_lines({name: one.warnings for name, one in results.systems.items()}))
         step()
         write_results(out, results)
@@ -134,7 +139,7 @@ def fuse(
 def fuse_tables(
     dev: ScoreTable,
     evaluation: ScoreTable,
-    names: Sequence[str],
+    names: Iterable[str] | Mapping[str, FusionSettings],
     corpus: str,
     settings: Settings,
     fusion: FusionSettings | None = None,
@@ -144,7 +149,7 @@ def fuse_tables(
     Args:
         dev: Development scores with labels.
         evaluation: Evaluation scores.
-        names: Keys of ``fusion.SYSTEMS``.
+        names: Keys of ``fusion.SYSTEMS``, or settings of systems by their names.
         corpus: Name of the corpus that the scores come from.
         settings: Costs and conventions of the metrics.
         fusion: Settings that replace those of every system.
@@ -157,8 +162,11 @@ def fuse_tables(
         _check_classes(table)
     pairs = {"dev": dev.score_pair(), "eval": evaluation.score_pair()}
     where = lambda row, side: dev.where(row, f"{side}_score")  # noqa: E731
+    failed: dict[str, str] = {}
     try:
-        systems = fit_systems(*pairs["dev"], dev.labels(), names, where, **(fusion or {}))
+        systems = fit_systems(
+            *pairs["dev"], dev.labels(), names, where, failures=failed, **(fusion or {})
+        )
     except InputError as error:
         raise InputError(f"{dev.path}: {error}") from None
     given = {"dev": dev, "eval": evaluation}
@@ -180,7 +188,7 @@ def fuse_tables(
             entries = set_entries(fused, Trials(table), origins[split], *how)
             for name, entry in entries.items():
                 metrics[name]["sets"][split] = entry
-    return FusedResults(systems, tables, metrics, corpus)
+    return FusedResults(systems, tables, metrics, corpus, failed)
 
 
 def _same_trials(dev: ScoreTable, evaluation: ScoreTable) -> bool:

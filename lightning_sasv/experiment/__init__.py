@@ -147,7 +147,8 @@ def table(
 
     Args:
         seeds: Training seeds, as 1986-1991 or 1986,1988.
-        systems: Systems: paper (the eight of the paper), ours, all, or a list as B1,L3c,L3t.
+        systems: Systems: paper (the eight of the paper), ours, all, or a list as B1,L3c,L3t, with
+            YAML files of systems of your own among them.
         data: The corpus.
         model: The CM head and the fusion.
         trainer: The Trainer.
@@ -170,10 +171,10 @@ def table(
             those that give commands, as {slurm_setup: [module load cuda]}, are taken from the
             command line alone, or from a trusted file.
     """
-    from lightning_sasv.fusion import system_names
+    from lightning_sasv.systems import own_systems, read_systems
 
-    folder, names, numbers = Path(out), system_names(systems), parse_seeds(seeds)
-    replicates = _replicates(replicates, len(names))  # a mistake before anything is trained
+    folder, wanted, numbers = Path(out), read_systems(systems), parse_seeds(seeds)
+    replicates = _replicates(replicates, len(wanted))  # a mistake before anything is trained
     recipe = Recipe(asdict(model), asdict(data), asdict(trainer), threads)
     files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
     with lock(folder), Workers(make_corpus, recipe) as workers:
@@ -182,19 +183,22 @@ def table(
         here = processes if launcher == "here" else 1
         workers.keep(usable_processes(pieces, here, threads) - 1)  # they import meanwhile
         from lightning_sasv.experiment.launch import launch
-        from lightning_sasv.experiment.run import Job
+        from lightning_sasv.experiment.run import Job, failures
 
-        chosen = (tuple(numbers), tuple(names), folder, replicates, seeds_per_job)
-        job = Job(recipe, *chosen)
+        chosen = (tuple(numbers), tuple(wanted), folder, replicates, seeds_per_job)
+        job = Job(recipe, *chosen, own=own_systems(wanted))
         launch(job, launcher, processes, launcher_options, overwrite, workers)
+        from lightning_sasv.fusion import failure_lines
         from lightning_sasv.report.draws import draw_seed
         from lightning_sasv.report.table1 import order_checks
         from lightning_sasv.report.table1_text import write_table
 
         found = [read_metrics(file) for file in files]
+        failed = failures(job)
+        names = [name for name in wanted if name not in failed]
         link_scores(folder, numbers)
         draws = [draw_seed(file.parent, names, replicates) for file in files] if replicates else []
-        shown = write_table(folder, found, names, draws, paper)
+        shown = write_table(folder, found, names, draws, paper, failure_lines(failed))
     of = of_in(found[0][names[0]], "eval")
     whole = of["corpus"] == TWIN and data.scale == 1 and trainer.max_epochs >= 10
     checks = order_checks(shown.rows) if whole else []

@@ -134,7 +134,7 @@ def read_noted(file: Path) -> dict[str, Any]:
     with suppress(InputError):
         found = read_json(file)
     if not isinstance(found, dict):
-        raise _damaged(file)
+        raise damaged(file)
     return found
 
 
@@ -149,10 +149,11 @@ def read_group(file: Path, key: str) -> list[int]:
         ours = file.parent.name == digest([key, found])
         if ours and seeds == found and len(found) <= MAX_SEEDS:
             return found
-    raise _damaged(file)
+    raise damaged(file)
 
 
-def _damaged(file: Path) -> InputError:
+def damaged(file: Path) -> InputError:
+    """The message about a note of an earlier run that makes no sense."""
     return InputError(f"{file} is damaged; choose another --out or add --overwrite")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
@@ -22,19 +22,33 @@ from lightning_sasv.checkpoints import AtomicCheckpointIO, identity, read_checkp
 from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.experiment.recipe import Recipe, check_recipe, digest, make_corpus, read_group
+from lightning_sasv.experiment.recipe import (
+    Recipe,
+    check_recipe,
+    damaged,
+    digest,
+    make_corpus,
+    read_group,
+    read_noted,
+)
 from lightning_sasv.experiment.workers import Workers, usable_processes
-from lightning_sasv.files import ensure_directory, write_text
-from lightning_sasv.fusion import SYSTEMS, build_system
+from lightning_sasv.files import ensure_directory, write_json, write_text
+from lightning_sasv.fitted import read_fitted
+from lightning_sasv.fusion import SYSTEMS, FusionSettings, build_system
+from lightning_sasv.fusion.doubts import reason_of
+from lightning_sasv.fusion.zoo import check_some_left
 from lightning_sasv.locks import lock
 from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import restoring
+from lightning_sasv.plain import fits
 from lightning_sasv.report.draws import draw_seed
 from lightning_sasv.signals import advising
 from lightning_sasv.trials import SPLITS
 
 GROUP_FILE = "group.json"
+FAILED_FILE = "failed.json"
+"""In the folder of a seed: keys of systems that could not be fitted there, and the reasons."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,7 @@ class Job:
         replicates: Bootstrap replicates of the intervals; 0 for none.
         stack: Seeds that are trained together, as one stacked model.
         progress: Show a progress bar.
+        own: Settings of the systems that are not ours.
     """
 
     recipe: Recipe
@@ -58,6 +73,7 @@ class Job:
     replicates: int = 1000
     stack: int = 3
     progress: bool = True
+    own: Mapping[str, FusionSettings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,10 +84,12 @@ class SeedFolder:
         path: The folder.
         key: Key of the training; entries with another key are not ours. One without any was not
             finished.
+        own: Settings of the systems that are not ours.
     """
 
     path: Path
     key: str
+    own: Mapping[str, FusionSettings] = field(default_factory=dict)
 
     def metrics(self) -> Metrics:
         """What is finished; results of another configuration are an error, never mixed in."""
@@ -97,12 +115,26 @@ class SeedFolder:
         files.append(results.checkpoint_file(self.path))
         if not all(file.is_file() for file in files):
             return list(systems)
-        return [s for s in systems if found.get(s, {}).get("system_key") != system_key(s)]
+        keys = {name: entry.get("system_key") for name, entry in {**found, **self.failed()}.items()}
+        return [name for name in systems if keys.get(name) != self.system_key(name)]
 
+    def failed(self) -> dict[str, dict[str, str]]:
+        """Systems that could not be fitted: their ``system_key`` and ``reason``."""
+        file = self.path / FAILED_FILE
+        found = read_noted(file) if file.exists() else {}
+        if not fits(found, dict[str, dict[str, str]]):
+            raise damaged(file)
+        return found
 
-def system_key(name: str) -> str:
-    """Key of a fusion system's configuration."""
-    return digest(build_system(name).config)
+    def system_key(self, name: str) -> str:
+        """Key of a fusion system's configuration."""
+        return digest(build_system(name, self.own.get(name)).config)
+
+    def with_earlier(self, systems: Sequence[str]) -> SeedFolder:
+        """The same, with the settings of systems of others that an earlier command fitted here."""
+        names = [name for name in self.metrics() if name not in (*SYSTEMS, *systems)]
+        earlier = {name: read_fitted(results.fitted_file(self.path, name)).config for name in names}
+        return replace(self, own={**self.own, **cast("Mapping[str, FusionSettings]", earlier)})
 
 
 def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
@@ -123,7 +155,7 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     quiet()
     module, used = job.recipe.module(job.seeds[:1]), device_settings(job.recipe)
     for name in job.systems:
-        build_system(name, **(job.recipe.model.get("fusion") or {}))
+        build_system(name, job.own.get(name), **(job.recipe.model.get("fusion") or {}))
     corpus = make_corpus(job.recipe)
     corpus.check()
     module.check(corpus)
@@ -132,7 +164,7 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     key = check_recipe(job.out, job.recipe.content(corpus, used))
     for path in sorted(job.out.glob("seed[0-9]*")):
         SeedFolder(path, key).metrics()  # also of seeds that are not asked for now
-    folders = {seed: SeedFolder(job.out / f"seed{seed}", key) for seed in job.seeds}
+    folders = {seed: SeedFolder(job.out / f"seed{seed}", key, job.own) for seed in job.seeds}
     return corpus, key, [seed for seed, one in folders.items() if one.missing(job.systems)]
 
 
@@ -187,7 +219,10 @@ def _run_groups(
         try:
             corpus = train_stack(job, seeds, key, corpus)
             for seed in set(seeds) & set(job.seeds) if job.replicates else ():
-                draw_seed(job.out / f"seed{seed}", job.systems, job.replicates)
+                folder = job.out / f"seed{seed}"
+                failed = SeedFolder(folder, key).failed()
+                names = [name for name in job.systems if name not in failed]
+                draw_seed(folder, names, job.replicates)
         except OSError as error:
             raise RunError(
                 f"cannot go on writing to {job.out}: {error.strerror or error}; what is finished "
@@ -253,10 +288,12 @@ def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None 
         write_text(folder / GROUP_FILE, json.dumps({"key": key, "seeds": list(seeds)}) + "\n")
         trainer.fit(module, datamodule=data, ckpt_path=last if last.exists() else None)
         for copy, seed in enumerate(seeds):
-            target = SeedFolder(job.out / f"seed{seed}", key)
+            target = SeedFolder(job.out / f"seed{seed}", key, job.own)
             if seed in job.seeds and (missing := target.missing(job.systems)):
-                names = [name for name in SYSTEMS if name in {*target.metrics(), *job.systems}]
-                head = module.alone(copy, names)
+                target = target.with_earlier(job.systems)
+                wanted = {*target.metrics(), *job.systems}
+                names = [name for name in dict.fromkeys([*SYSTEMS, *target.own]) if name in wanted]
+                head = module.alone(copy, names, dict(target.own))
                 fill(target, head, data, missing, int(best.epoch[copy]), job.recipe.trainer)
     return data.corpus
 
@@ -290,10 +327,40 @@ def fill(
     checkpoint = results.checkpoint_file(folder.path)
     trainer.save_checkpoint(checkpoint, weights_only=True)
     found = results.read_metrics(file)
+    _note_failed(folder, module)
     weights = identity(checkpoint) | {"epoch": epoch, "step": None}
-    for name in module.names:
-        own = {"key": folder.key, "best_epoch": epoch, "system_key": system_key(name)}
+    for name in [name for name in module.names if name in found]:
+        own = {"key": folder.key, "best_epoch": epoch, "system_key": folder.system_key(name)}
         found[name] |= own
         for one in found[name]["sets"].values():
             one["of"]["checkpoint"] = weights
     results.write_metrics(file, found)
+
+
+def failures(job: Job) -> dict[str, str]:
+    """Systems of a job that could not be fitted for a seed, each with its reason.
+
+    Raises:
+        InputError: There is no other.
+    """
+    found: dict[str, str] = {}
+    for seed in reversed(job.seeds):
+        failed = SeedFolder(job.out / f"seed{seed}", "").failed()
+        found |= {n: f"{one['reason']} (seed {seed})" for n, one in failed.items()}
+    found = {name: found[name] for name in job.systems if name in found}
+    check_some_left(job.systems, found)
+    return found
+
+
+def _note_failed(folder: SeedFolder, module: SASVModule) -> None:
+    """Note which systems of a seed could not be fitted, and why."""
+    why = {name: reason_of(one.warnings) for name, one in module.systems[0].items()}
+    failed = {
+        name: {"system_key": folder.system_key(name), "reason": reason}
+        for name, reason in why.items()
+        if reason is not None
+    }
+    if failed:
+        write_json(folder.path / FAILED_FILE, failed)
+    else:
+        (folder.path / FAILED_FILE).unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from lightning_sasv.fusion.zoo import (
     SYSTEMS,
     FusionSettings,
     build_system,
+    failure_lines,
     fit_and_fuse,
     fit_systems,
     fuse_systems,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CALIBRATIONS", "DENSITIES", "RHO_CHOICES", "RULES", "FusionSettings", "FusionSystem"]
 __all__ += ["OUR_SYSTEMS", "PAPER_SYSTEMS", "SYSTEMS", "build_system", "system_names"]
-__all__ += ["FitWarning", "fit_and_fuse", "warning_lines"]
+__all__ += ["FitWarning", "failure_lines", "fit_and_fuse", "warning_lines"]
 __all__ += ["fit_systems", "fuse_systems", "pack_system", "unpack_system"]
 
 __getattr__ = lazy(__name__, {"system": ["FusionSystem"]})

@@ -64,12 +64,15 @@ def as_density(thing: Any, **settings: Any) -> Stage:
     one: Density = _made(thing, Density, settings)
 
     def fit(points: Floats, codes: Codes, _: Config) -> State:
-        fits = [one.fit(points[:, codes == code]) for code in TrialClass]
+        fits = [_call(one.fit, points[:, codes == code]) for code in TrialClass]
         return {name: np.stack([np.asarray(own[name], float) for own in fits]) for name in fits[0]}
 
     def apply(state: State, points: Floats) -> Floats:
         states = [{name: state[name][code] for name in state} for code in TrialClass]
-        spoof, target, nontarget = (one.log_prob(own, points) for own in states)
+        shape = points.shape[1:]
+        spoof, target, nontarget = (
+            _shaped(_call(one.log_prob, own, points), shape) for own in states
+        )
         return np.stack([target - nontarget, target - spoof])
 
     def start(config: Config) -> State:
@@ -99,10 +102,13 @@ def as_calibration(thing: Any, **settings: Any) -> Stage:
         return {name: np.asarray(value, float) for name, value in own.items()}
 
     def fit(scores: Floats, codes: Codes, _: Config) -> State:
-        own = one.fit(scores, codes)
+        own = _call(one.fit, scores, codes)
         return {name: np.asarray(value, float) for name, value in own.items()}
 
-    return Stage(start, fit, _on_arrays(one.apply))
+    def apply(state: State, scores: Floats) -> Floats:
+        return _shaped(_call(one.apply, state, scores), (2, *scores.shape[1:]))
+
+    return Stage(start, fit, _on_arrays(apply))
 
 
 def _made(thing: Any, kind: Any, settings: dict[str, Any]) -> Any:
@@ -114,6 +120,22 @@ def _made(thing: Any, kind: Any, settings: dict[str, Any]) -> Any:
     if settings and not isinstance(thing, type):
         raise InputError("it is no class, and takes no init_args")
     return thing(**settings) if isinstance(thing, type) else thing
+
+
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function of others gives; what fails in it is said in a line."""
+    try:
+        return function(*args)
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"{function.__qualname__} of another package fails ({said})") from None
+
+
+def _shaped(values: Any, shape: tuple[int, ...]) -> Floats:
+    found = np.asarray(values, float)
+    if found.shape != shape:
+        raise InputError(f"a stage of others gives the shape {found.shape}, expected {shape}")
+    return found
 
 
 def _on_arrays(apply: Callable[[State, Any], Any]) -> Callable[[State, Any, Config], Any]:

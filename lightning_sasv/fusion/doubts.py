@@ -26,6 +26,8 @@ LISTED = 100
 SIDES = ("asv", "cm")
 TWO_CLASS = ("paper", "effective_prior", "pav")
 """Calibrations of each side apart."""
+FAILED = "failed"
+"""Code of the one warning of a system that could not be fitted: its reason."""
 
 Where = Callable[[int, str], str]
 """Names a trial: ``where(row, column)``, the columns of the pair being ``asv`` and ``cm``."""
@@ -42,8 +44,9 @@ class FitWarning(TypedDict):
     """What makes a fit doubtful, plain enough for JSON.
 
     ``code`` is ``trimmed``, ``constant``, ``copy``, ``few``, ``dominated``, ``narrow``, ``slope``
-    or ``order``; ``text`` says in words what was found, of which trials, and what to do; ``value``
-    is the number found: of trials, the constant, the variance, the slope, or the EER.
+    or ``order``, or ``failed`` where there is no fit; ``text`` says in words what was found, of
+    which trials, and what to do; ``value`` is the number found: of trials, the constant, the
+    variance, the slope, or the EER.
 
     Example:
         >>> from lightning_sasv.fusion import build_system
@@ -85,8 +88,14 @@ def warning_lines(found: Mapping[str, Sequence[FitWarning]]) -> list[str]:
     for name, warnings in found.items():
         for one in warnings:
             kind = "note" if one["code"] == "trimmed" else "warning"
-            systems.setdefault((kind, one["text"]), []).append(name)
+            text = f"not fitted: {one['text']}" if one["code"] == FAILED else one["text"]
+            systems.setdefault((kind, text), []).append(name)
     return [f"{kind}: {', '.join(names)}: {text}" for (kind, text), names in systems.items()]
+
+
+def reason_of(warnings: Iterable[FitWarning]) -> str | None:
+    """Why a system could not be fitted; nothing if it could."""
+    return next((one["text"] for one in warnings if one["code"] == FAILED), None)
 
 
 def is_doubtful(warnings: Iterable[FitWarning]) -> bool:

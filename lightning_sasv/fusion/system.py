@@ -12,7 +12,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.base import Fusion, columns_of, layout_of
 from lightning_sasv.fusion.columns import DevTrials
 from lightning_sasv.fusion.densities import State
-from lightning_sasv.fusion.doubts import FitWarning, Where, examine, numbered
+from lightning_sasv.fusion.doubts import FAILED, FitWarning, Where, examine, numbered
 from lightning_sasv.fusion.transforms import check_transforms
 from lightning_sasv.trials import FusedScores
 
@@ -98,6 +98,11 @@ class FusionSystem(Fusion, nn.Module):
             raise InputError("; ".join([str(error), *causes])) from None
         self.warnings = self._examine(trials, where)
         return self
+
+    def forget(self, reason: str) -> None:
+        """Be as before any fit, for a reason that is kept among the warnings."""
+        self.store(self.start_state())
+        self.warnings = [{"code": FAILED, "text": reason, "value": 0.0, "trials": []}]
 
     def examine(
         self, asv: Any, cm: Any, labels: Any, where: Where = numbered, **more: Any

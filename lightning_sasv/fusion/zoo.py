@@ -40,6 +40,9 @@ OUR_SYSTEMS: dict[str, dict[str, Any]] = {
 
 SYSTEMS: dict[str, dict[str, Any]] = PAPER_SYSTEMS | OUR_SYSTEMS
 
+GROUPS = {"paper": PAPER_SYSTEMS, "ours": OUR_SYSTEMS, "all": SYSTEMS}
+"""Words for several systems."""
+
 
 class FusionSettings(TypedDict, total=False):
     """Settings of a fusion system as a configuration gives them; see :class:`Fusion`.
@@ -65,11 +68,14 @@ class FusionSettings(TypedDict, total=False):
     transform: str | dict[str, str]
 
 
-def build_system(name: str, **overrides: Any) -> FusionSystem:
+def build_system(
+    name: str, settings: FusionSettings | None = None, **overrides: Any
+) -> FusionSystem:
     """A named system, unfitted.
 
     Args:
-        name: A key of :data:`SYSTEMS`.
+        name: A key of :data:`SYSTEMS`, or any other name with ``settings``.
+        settings: Those of a system of one's own, in place of ours.
         **overrides: Arguments of :class:`FusionSystem` that replace those of the configuration.
 
     Raises:
@@ -81,17 +87,18 @@ def build_system(name: str, **overrides: Any) -> FusionSystem:
     """
     from lightning_sasv.fusion.system import FusionSystem
 
-    if name not in SYSTEMS:
+    if settings is None and name not in SYSTEMS:
         listed = f"{', '.join(SYSTEMS)}{meant(name, SYSTEMS)}"
         raise InputError(f"unknown system {name!r}; expected one of {listed}")
     known = signature(Fusion).parameters
-    for setting in overrides:
+    wanted = (SYSTEMS[name] if settings is None else dict(settings)) | overrides
+    for setting in wanted:
         if setting not in known:
             raise InputError(
                 f"a fusion system has no setting {setting!r}; expected one of {', '.join(known)}"
                 f"{meant(setting, known)}"
             )
-    system = FusionSystem(**(SYSTEMS[name] | overrides))
+    system = FusionSystem(**wanted)
     system.name = name
     return system
 
@@ -106,15 +113,14 @@ def system_names(text: str) -> list[str]:
         >>> system_names("L3c,ours")
         ['L3c', 'L3t', 'M3', 'J3', 'Q3']
     """
-    groups = {"paper": PAPER_SYSTEMS, "ours": OUR_SYSTEMS, "all": SYSTEMS}
     parts = [part.strip() for part in re.split(r"[][,'\"]", text) if part.strip()]
-    names = [name for part in parts for name in groups.get(part, [part])]
+    names = [name for part in parts for name in GROUPS.get(part, [part])]
     unknown = [name for name in names if name not in SYSTEMS]
     if unknown or not names:
         name = (unknown or [text])[0]
         raise InputError(
             f"--systems: unknown system {name!r}; expected paper, ours, all, or some of "
-            f"{', '.join(SYSTEMS)}{meant(name, [*groups, *SYSTEMS])}"
+            f"{', '.join(SYSTEMS)}{meant(name, [*GROUPS, *SYSTEMS])}"
         )
     return list(dict.fromkeys(names))
 
@@ -123,7 +129,7 @@ def fit_systems(
     asv: Any,
     cm: Any,
     labels: Any,
-    names: Iterable[str] = tuple(SYSTEMS),
+    names: Iterable[str] | Mapping[str, FusionSettings] = tuple(SYSTEMS),
     where: Where = numbered,
     *,
     speakers: Any = None,
@@ -138,7 +144,7 @@ def fit_systems(
         asv: ASV scores of the development trials.
         cm: CM scores of the development trials.
         labels: ``TrialClass`` codes or words of the development trials.
-        names: Keys of :data:`SYSTEMS`.
+        names: Keys of :data:`SYSTEMS`, or settings of systems by their names.
         where: Names a trial in the ``warnings`` of a system, see ``FusionSystem.fit``.
         speakers: Enrolled speaker of each trial.
         quality: Measures of quality of each trial.
@@ -152,21 +158,45 @@ def fit_systems(
 
     Example:
         >>> asv, cm, labels = [0.1, 0.6, 0.2, 0.7], [1.0, 2.0, 1.5, -3.0], [2, 1, 2, 0]
-        >>> sorted(fit_systems(asv, cm, labels, ["L2", "L3"]))
-        ['L2', 'L3']
+        >>> own: dict[str, FusionSettings] = {"Mine": {"density": "tied", "rule": "linear"}}
+        >>> sorted(fit_systems(asv, cm, labels, ["L2", "L3"])), [*fit_systems(asv, cm, labels, own)]
+        (['L2', 'L3'], ['Mine'])
     """
+    wanted = names if isinstance(names, Mapping) else dict.fromkeys(names)
+    systems = {name: build_system(name, own, **overrides) for name, own in wanted.items()}
     more = {"speakers": speakers, "quality": quality, "columns": columns}
-    fitted, noted = {}, {} if failures is None else failures
-    for name in names:
+    reasons: dict[str, str] = {}
+    for name, system in systems.items():
         try:
-            fitted[name] = build_system(name, **overrides).fit(asv, cm, labels, where, **more)
+            system.fit(asv, cm, labels, where, **more)
         except InputError as error:
             if failures is None:
                 raise
-            noted[name] = str(error)
-    if noted and not fitted:
-        raise InputError(next(iter(noted.values())))
-    return fitted
+            reasons[name] = str(error).removeprefix(system.label)
+    check_some_left(systems, reasons)
+    if failures is not None:
+        failures.update(reasons)
+    return {name: system for name, system in systems.items() if name not in reasons}
+
+
+def check_some_left(systems: Iterable[str], reasons: Mapping[str, str]) -> None:
+    """Raise if every system has a reason why it could not be fitted."""
+    if reasons and not set(systems) - set(reasons):
+        said = dict.fromkeys(reasons.values())
+        raise InputError(next(iter(said)) if len(said) == 1 else "; ".join(failure_lines(reasons)))
+
+
+def failure_lines(failed: Mapping[str, str]) -> list[str]:
+    """What is said of systems that could not be fitted; of several with one reason it is once.
+
+    Example:
+        >>> failure_lines({"L2": "no spoof trial", "L3": "no spoof trial"})
+        ['L2, L3: not fitted: no spoof trial']
+    """
+    said: dict[str, list[str]] = {}
+    for name, reason in failed.items():
+        said.setdefault(reason, []).append(name)
+    return [f"{', '.join(names)}: not fitted: {reason}" for reason, names in said.items()]
 
 
 def fuse_systems(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,6 +45,7 @@ from lightning_sasv.metrics.functional.dcf import (
 from lightning_sasv.metrics.functional.eer import Convention, rate_of, threshold_of
 from lightning_sasv.metrics.functional.points import Classes, Unpaired
 from lightning_sasv.metrics.functional.teer import Rule, meeting_of, tandem_eer_of
+from lightning_sasv.plugins import Registry
 from lightning_sasv.trials import TASKS, FusedScores, TrialClass
 
 Unit = Literal["rate", "bits", "cost", "score", "flag"]
@@ -444,8 +445,36 @@ _ENTRIES = (
     Metric("nce", "cross-entropy (3 classes)", "bits", _PAIR, _nce(cross_entropy_of), of_llrs=True),
     Metric("nce_min", "cross-entropy min", "bits", _PAIR, _nce(refitted), of_llrs=True),
 )
-METRICS = {entry.name: entry for entry in _ENTRIES}
-"""Every metric, in the order of the results of ``all_metrics``."""
+
+
+def as_metric(thing: Any) -> Metric:
+    """A metric of another package; what fails in it leaves it undefined, with the reason.
+
+    Raises:
+        InputError: It is none.
+
+    Example:
+        >>> as_metric("eer")
+        Traceback (most recent call last):
+        lightning_sasv.errors.InputError: it is no Metric
+    """
+    if not isinstance(thing, Metric):
+        raise InputError("it is no Metric")
+
+    def guarded(classes: Classes, settings: Settings) -> float:
+        try:
+            return float(thing.function(classes, settings))
+        except (UndefinedMetricError, EmptyClassError):
+            raise
+        except Exception as error:
+            raise UndefinedMetricError(f"it fails ({type(error).__name__}: {error})") from None
+
+    return replace(thing, function=guarded)
+
+
+METRICS = Registry({entry.name: entry for entry in _ENTRIES}, "metrics", "metric", as_metric)
+"""Every metric, in the order of the results of ``all_metrics``; ``all()`` has those of installed
+packages too."""
 
 
 def metrics_for(place: Place) -> list[Metric]:
@@ -455,7 +484,9 @@ def metrics_for(place: Place) -> list[Metric]:
         >>> [metric.short for metric in metrics_for("table1")]
         ['SASV-EER', 'Cllr', 'min', 'calib', 'a-DCF', 'at dev', 'actual', 'policy']
     """
-    found = [metric for metric in METRICS.values() if place == "all" or place in metric.tables]
+    found = [
+        metric for metric in METRICS.all().values() if place == "all" or place in metric.tables
+    ]
     if place in ("all", "groups", "compared"):
         return sorted(found, key=lambda metric: UNITS[metric.unit])
     return sorted(found, key=lambda metric: metric.unit == "cost")
@@ -474,7 +505,7 @@ def resampled(llrs: bool = True, dev: bool = False) -> dict[str, tuple[str, ...]
     """
     return {
         metric.name: metric.columns
-        for metric in METRICS.values()
+        for metric in METRICS.all().values()
         if metric.lower_is_better is not None and metric.applies(llrs, dev)
     }
 
@@ -713,7 +744,7 @@ def _evaluate(
     spoofs = TrialClass.SPOOF in classes.codes if spoofs is None else spoofs
     names = [
         metric.name
-        for metric in METRICS.values()
+        for metric in METRICS.all().values()
         if metric.needs(settings) <= classes.columns.keys()
         and metric.applies(llrs, settings.dev_threshold is not None)
         and (spoofs or not metric.of_spoofs)

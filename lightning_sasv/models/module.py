@@ -64,6 +64,8 @@ class SASVModule(Trained):
         fusion: Settings that replace those of every named system, e.g. ``{rho: 0.5}``.
         monitor: What the best epoch is chosen by: ``val/cm_eer``, ``val/sasv_eer`` or
             ``val/a_dcf``, the latter of the first system; by default what fits the objective.
+        own_systems: Settings of systems of your own by their names; on the command line
+            ``--systems my.yaml`` gives them.
         seeds: Training seeds; set from ``--seed_everything`` on the command line.
 
     Raises:
@@ -82,6 +84,7 @@ class SASVModule(Trained):
         systems: Sequence[str] = ("B1",),
         fusion: FusionSettings | None = None,
         monitor: str | None = None,
+        own_systems: dict[str, FusionSettings] | None = None,
         seeds: Sequence[int] = (1986,),
     ) -> None:
         super().__init__()
@@ -100,14 +103,12 @@ class SASVModule(Trained):
         unknown = set(fusion or {}) - set(signature(FusionSystem).parameters)
         if unknown:
             raise InputError(f"model.fusion: a fusion system has no setting {min(unknown)!r}")
-        self.names = tuple(systems)
-        self.fusion = StaysHere(
-            {
-                self._key(name, copy): build_system(name, **(fusion or {}))
-                for name in systems
-                for copy in range(len(self.seeds))
-            }
-        )
+        self.names, settings = tuple(systems), own_systems or {}
+        self.fusion = StaysHere()
+        for key, name in [(self._key(n, c), n) for n in systems for c in range(len(self.seeds))]:
+            if hasattr(StaysHere, key) or "." in key:
+                raise InputError(f"model.systems: {name!r} cannot be the name of a system")
+            self.fusion[key] = build_system(name, settings.get(name), **(fusion or {}))
         self.objectives = self._make_objectives()
         # every process fits them to the same scores: nothing to be shared, least of all by a GPU
         own = [f"fusion.{name}" for name, _ in self.fusion.named_buffers()]
@@ -184,10 +185,12 @@ class SASVModule(Trained):
     def _system(self, key: str) -> FusionSystem:
         return cast("FusionSystem", self.fusion[key])
 
-    def alone(self, copy: int, systems: Sequence[str]) -> SASVModule:
+    def alone(
+        self, copy: int, systems: Sequence[str], own: dict[str, FusionSettings] | None = None
+    ) -> SASVModule:
         """The head of one seed as a module of its own, with systems of its own."""
-        own = {"systems": tuple(systems), "seeds": (self.seeds[copy],)}
-        module = SASVModule(**(dict(self.hparams) | own))
+        new = {"systems": tuple(systems), "seeds": (self.seeds[copy],), "own_systems": own or None}
+        module = SASVModule(**(dict(self.hparams) | new))
         module.head.to(self.head.dtype).load_state_dict(self.head.select(copy).state_dict())
         return module
 
@@ -272,6 +275,8 @@ class SASVModule(Trained):
             sasv = fuse(objective.rule, 0.0, scored.asv, scored.cm[copy])
         else:
             system = self.systems[copy][self.names[0]]
+            if not system.is_fitted:  # these scores allow no fit of it
+                return math.nan
             sasv = system(scored.asv, scored.cm[copy]).sasv
         if monitor == "val/sasv_eer":
             return sasv_eers(sasv, scored.label).sasv

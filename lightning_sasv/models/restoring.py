@@ -242,12 +242,12 @@ def check_best(state: Mapping[str, Any], module: nn.Module) -> None:
 
     Args:
         state: Rate and epoch of each seed, and state dicts of ``head`` and ``fusion``.
-        module: A module with these parts and ``seeds``.
+        module: A module with these parts, ``seeds`` and ``refits``.
     """
     seeds = (len(module.seeds),)  # type: ignore[arg-type]
     counts = [state.get(name) for name in ("rate", "epoch")]
     right = all(isinstance(one, Tensor) and one.shape in (seeds, (0,)) for one in counts)
-    for part in ("head", "fusion"):
+    for part in ("head",) if module.refits else ("head", "fusion"):  # systems are fitted anew
         kept, own = state.get(part, {}), module.get_submodule(part).state_dict()
         right = right and isinstance(kept, dict) and kept.keys() <= own.keys()
         right = right and (part == "fusion" or not kept or kept.keys() == own.keys())

@@ -231,6 +231,7 @@ def write_table(
     systems: Sequence[str],
     draws: Sequence[Draws] = (),
     paper: bool = True,
+    failed: Sequence[str] = (),
 ) -> Table1:
     """Write ``table.{md,csv,tex}`` and ``metrics.json``.
 
@@ -240,6 +241,7 @@ def write_table(
         systems: Names of the systems.
         draws: Replicates of each seed, where intervals are wanted.
         paper: Whether the paper's numbers stand beside ours.
+        failed: What is said of systems that could not be fitted.
     """
     check_seeds(seeds, systems)
     metrics = mean_metrics(seeds, systems)
@@ -249,7 +251,7 @@ def write_table(
     of = of_in(metrics[systems[0]], "eval")
     paper = paper and beside_paper(of)
     rows = make_rows(metrics, systems, paper, sure.letters.get("sasv_eer"))
-    warnings = warning_lines(warnings_of(metrics))
+    warnings = [*failed, *warning_lines(warnings_of(metrics))]
     remarks = notes(rows, metrics, sure)
     table = Table1(rows, pair_lines(metrics, paper), remarks, warnings)
     whole = table._replace(remarks=[*remarks, *warnings])

@@ -21,7 +21,7 @@ def shown(columns: Sequence[Column]) -> str:
 def cannot_tell(lines: Lines, columns: Sequence[Column], reason: str = "") -> str:
     """The first line cut into columns, the nearest layouts, and what to type."""
     text = lines.lines[0][1]
-    known = [one for one in LAYOUTS.values() if one.columns and one.recognised]
+    known = [one for one in LAYOUTS.all().values() if one.columns and one.recognised]
     nearest = sorted(known, key=lambda one: _distance(one, columns))[:3]
     line = text if len(text) <= 60 else text[:57] + "..."
     return (

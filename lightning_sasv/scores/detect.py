@@ -199,7 +199,7 @@ def _own_table(lines: Lines, layout: Layout, headings: Sequence[str], guessed: b
 def _guess(lines: Lines) -> Found:
     first = lines.first()
     by_header = [
-        one for one in LAYOUTS.values() if one.headings and set(one.headings) <= set(first)
+        one for one in LAYOUTS.all().values() if one.headings and set(one.headings) <= set(first)
     ]
     by_header = [one for one in by_header if one.name != "csv"]
     if by_header:
@@ -238,7 +238,7 @@ def _fitting(columns: Sequence[Column]) -> list[Layout]:
     """The layouts without header that no column contradicts; of equals that with fewer labels."""
     found: dict[tuple[str, ...], Layout] = {}
     known: dict[tuple[str, ...], float] = {}
-    for layout in LAYOUTS.values():
+    for layout in LAYOUTS.all().values():
         if layout.headings or not layout.recognised or len(layout.columns) != len(columns):
             continue
         if not layout.columns or any(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_sasv.errors import InputError, meant
+from lightning_sasv.plugins import Registry
 
 LABELS = ("spoof", "target", "nontarget", "bonafide")
 """Words of the label column; the first three at the places of their ``TrialClass`` codes."""
@@ -191,8 +192,17 @@ def _words_of(labels: str | dict[str, str]) -> dict[str, str]:
     return {word: label for word, label in WORDS.items() if label in classes}
 
 
-LAYOUTS = _layouts("layouts")
-"""Every layout of score files and keys by its name."""
+def _as_layout(thing: Any) -> Layout:
+    """A layout of another package: one as such, or a mapping like an entry of layouts.toml."""
+    if isinstance(thing, Layout):
+        return thing
+    if not isinstance(thing, Mapping) or not {"about", "columns"} <= thing.keys():
+        raise InputError("it is no mapping with about and columns")
+    return _layout("", **thing)
+
+
+LAYOUTS = Registry(_layouts("layouts"), "layouts", "layout", _as_layout)
+"""Every layout of score files and keys by its name; ``all()`` has those of installed packages."""
 
 _ALIASES = {alias: layout for layout in LAYOUTS.values() for alias in layout.aliases}
 _BY_ANY_NAME = LAYOUTS | _ALIASES | _layouts("lists")
@@ -200,10 +210,12 @@ _BY_ANY_NAME = LAYOUTS | _ALIASES | _layouts("lists")
 
 def layout_named(name: str) -> Layout:
     """Layout by its name or one of its aliases, or by its columns (``utterance,score,label``)."""
-    if name not in _BY_ANY_NAME and re.search(r"[,\s]", name):
+    if name in _BY_ANY_NAME:
+        return _BY_ANY_NAME[name]
+    if re.search(r"[,\s]", name):
         return columns_described(name)
-    if name not in _BY_ANY_NAME:
-        known = [*LAYOUTS, *_ALIASES]
+    if name not in LAYOUTS:
+        known = [*LAYOUTS.all(), *_ALIASES]
         listed = f"formats: {', '.join(known)}{meant(name, known)}"
         raise InputError(f"unknown format {name!r}; {listed}")
-    return _BY_ANY_NAME[name]
+    return LAYOUTS[name]

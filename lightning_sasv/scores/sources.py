@@ -217,7 +217,7 @@ def convert(
         The file that was written.
     """
     if to is None:
-        raise InputError(f"--to FORMAT is needed, one of {', '.join(LAYOUTS)}")
+        raise InputError(f"--to FORMAT is needed, one of {', '.join(LAYOUTS.all())}")
     layout = layout_named(to)
     how = reading(format, allow_missing, **said)
     trials = read_key(key, key_format, how=how, labelled=False, tell=tell)
@@ -245,7 +245,7 @@ def told(table: ScoreTable) -> list[str]:
     if not table.guessed:
         read = f"read as {table.layout}"
     else:
-        layout = LAYOUTS.get(table.layout)
+        layout = LAYOUTS.all().get(table.layout)
         named = f"{layout.name} ({layout.about})" if layout else "columns"
         columns = ", ".join(table.frame.columns)
         read = f"looks like {named}: {columns}; --format or --columns says otherwise"

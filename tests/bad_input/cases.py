@@ -115,7 +115,7 @@ TRAINING = [
     Case("seed below 0", "fit --seed_everything -1", ("--seed_everything", "got -1")),
     Case("seed too large", "fit --seed_everything 4294967296", ("0 to 4294967295",)),
     Case("seed of letters", "fit --seed_everything x", ("seed_everything", "int", "got x")),
-    Case("no list", "fit --model.systems L3c", ("model.systems: Expected a list", "got L3c")),
+    Case("no list", "fit --model.hidden_dims x", ("model.hidden_dims: Expected a list", "got x")),
     Case("fusion setting", "fit --model.fusion '{rh: 1}'", ("model.fusion", "'rh'")),
     Case("fusion value", "fit --model.fusion '{rho: 2}'", ("rho", "[0, 1]", "2")),
     Case("flag refers", "fit --data.name '${data.nowhere}'", ("data.nowhere", "not found")),

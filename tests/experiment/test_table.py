@@ -302,7 +302,7 @@ def test_best_epoch_of_each_seed_is_that_of_its_own_run(twin: Corpus, tmp_path: 
 def test_options_have_the_defaults_of_the_module_and_of_the_data_module() -> None:
     for kind, own in ((SASVModule, ModelSettings()), (SASVDataModule, CorpusSettings())):
         theirs = {name: p.default for name, p in signature(kind).parameters.items()}
-        of_others = ("seeds", "systems", "trials", "enrolment")  # seeds of a table; of predict
+        of_others = ("seeds", "systems", "own_systems", "trials", "enrolment")  # table's; predict's
         assert asdict(own) == {n: d for n, d in theirs.items() if n not in of_others}
     base = yaml.safe_load(base_config().read_text())["trainer"]
     ours = asdict(TrainerSettings())
