@@ -17,7 +17,7 @@ from torch.nn.functional import log_softmax, logsigmoid, softplus
 from lightning_sasv.data.loaders import IGNORE
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.fusion import build_system
+from lightning_sasv.fusion import SYSTEMS, build_system
 from lightning_sasv.fusion.rules import fuse_sigmoid_product, fuse_sigmoid_sum
 from lightning_sasv.trials import TrialClass
 
@@ -308,7 +308,7 @@ MONITORS = ("val/cm_eer", "val/sasv_eer", "val/a_dcf")
 
 def rule_of(system: str) -> str | None:
     """The rule of a system that makes a probability of raw scores, as Post and B1v2 do."""
-    made = {} if system == "cm" else build_system(system).config
+    made = build_system(system).config if system in SYSTEMS else {}
     raw = made.get("density") is None and made.get("calibration") is None
     return made["rule"] if raw and made.get("rule") in POSTERIORS else None
 
