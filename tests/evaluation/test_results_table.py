@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import polars as pl
+import pyarrow
 import pytest
 
 from lightning_sasv.cli import main
@@ -47,8 +49,8 @@ def frames_of(file: Path, kind: str) -> Any:
         return pl.read_csv(file)
     arrays = columns_of(file)
     if kind == "pandas":
-        return pytest.importorskip("pandas").DataFrame(arrays)
-    return pytest.importorskip("pyarrow").table(arrays) if kind == "pyarrow" else arrays
+        return pandas.DataFrame(arrays)
+    return pyarrow.table(arrays) if kind == "pyarrow" else arrays
 
 
 @pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow", "arrays"])
@@ -116,7 +118,6 @@ def test_long_frames(found: Results) -> None:
     assert frame.columns[:4] == ["system", "set", "group", "metric"]
     assert set(frame["set"]) == {"eval"}
     assert frame.filter(system="B", group="attack=A07", metric="spf_eer").height == 1
-    pandas = pytest.importorskip("pandas")
     other = found.to_pandas()
     assert isinstance(other, pandas.DataFrame)
     assert list(other.columns) == frame.columns
@@ -124,7 +125,6 @@ def test_long_frames(found: Results) -> None:
 
 
 def test_pandas_needs_no_pyarrow(file: Path) -> None:
-    pytest.importorskip("pandas")
     code = f"""
 import sys
 sys.modules["pyarrow"] = None

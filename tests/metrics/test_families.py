@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.comparisons import (
@@ -44,6 +45,15 @@ def test_holm_is_the_closed_test_of_bonferroni(p: list[float]) -> None:
 @given(P_VALUES)
 def test_benjamini_hochberg_is_scipys(p: list[float]) -> None:
     assert benjamini_hochberg(p) == pytest.approx(stats.false_discovery_control(p), abs=1e-12)
+
+
+@pytest.mark.parametrize(("adjust", "theirs"), [("holm", "holm"), ("bh", "fdr_bh")])
+def test_adjusted_p_is_that_of_statsmodels(adjust: str, theirs: str) -> None:
+    rng = np.random.default_rng(3)
+    for size in (1, 2, 10, 55, 275):
+        p = rng.choice([rng.uniform(size=size) ** 3, np.round(rng.uniform(size=size), 1)])
+        wanted = multipletests(p, method=theirs)[1]
+        assert np.abs(ADJUSTMENTS[adjust](p) - wanted).max() < 1e-12
 
 
 @given(P_VALUES, st.sampled_from(sorted(ADJUSTMENTS)))
