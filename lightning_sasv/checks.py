@@ -89,6 +89,16 @@ def as_scores(values: ArrayLike, name: str) -> Floats:
     return scores
 
 
+def as_unpaired(values: ArrayLike, name: str) -> Floats:
+    """Scores as :func:`as_scores` has them, NaN where a trial has none.
+
+    Example:
+        >>> as_unpaired([1, math.nan], "scores")
+        array([ 1., nan])
+    """
+    return _as_column(values, name)
+
+
 def as_finite(values: ArrayLike, name: str) -> Floats:
     """Scores as :func:`as_scores` gives them, none beyond :data:`LARGEST_SCORE` in size.
 

@@ -182,6 +182,7 @@ def set_entry(
         "tandem_costs": named_costs(how.tandem_costs),
         "eer_convention": how.convention,
         **({} if how.asv_points == DEFAULTS.asv_points else {"asv_points": how.asv_points}),
+        **({} if how.cm_point is None else {"cm_point": how.cm_point}),
         "t_eer": _t_eer(values, how),
         "t_dcf": _t_dcf(classes, how) if "min_t_dcf" in values else None,
         "cllr": "nontarget and spoof pooled by count",
@@ -203,12 +204,7 @@ def _classes(columns: Columns, trials: Trials) -> tuple[dict[str, np.ndarray], C
         arrays = {name: as_scores(column, name) for name, column in columns.items()}
         return arrays, Classes(arrays, trials.labels)
     arrays = {name: np.asarray(column, np.float64) for name, column in columns.items()}
-    there = {name: ~np.isnan(column) for name, column in arrays.items()}
-    sides = {
-        name: Classes({name: arrays[name][rows]}, trials.labels[rows])
-        for name, rows in there.items()
-    }
-    return arrays, Unpaired(sides)
+    return arrays, Unpaired(arrays, trials.labels)
 
 
 def _misses(columns: Columns, values: Mapping[str, float], trials: Trials) -> Of:

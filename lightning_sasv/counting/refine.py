@@ -3,8 +3,8 @@
 A metric depends on the order of trials only in the bins that can hold its answer: an equal error
 rate in the bin where the rates cross, a smallest cost where the corner of a bin is cheaper than the
 best edge, Cllr_min where a corner lies below the hull of the edges, metrics of the tandem where
-their bounds allow. The trials of these bins are collected and sorted; all others stay at the edge of
-their bin, and the same function as ever is called.
+their bounds allow. The trials of these bins are collected and sorted; all others stay at the edge
+of their bin, and the same function as ever is called.
 """
 
 from __future__ import annotations

@@ -166,6 +166,7 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
         seed=wanted.seed,
         settings=wanted.settings,
         progress=begin(f"bootstrap by {' × '.join(drawn)}", number) if begin else None,
+        unpaired=scored.table.unpaired,
     )
     notes += [*raised, *cautions(number, speakers), *own]
     misses = {} if speakers is None else _misses(scored, wanted.settings)

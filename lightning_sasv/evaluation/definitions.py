@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from lightning_sasv.files import is_file, read_yaml
 from lightning_sasv.metrics.functional import ASVSPOOF5_RATES, ASVRates, eer
 from lightning_sasv.metrics.functional.dcf import rates_at_eer
 from lightning_sasv.metrics.functional.points import Classes
-from lightning_sasv.metrics.registry import ASV_POINTS, Settings
+from lightning_sasv.metrics.registry import ASV_POINTS, CM_POINTS, Settings
 from lightning_sasv.scores import read_table
 from lightning_sasv.trials import TASKS
 
@@ -31,15 +31,29 @@ def read_points(text: str) -> Points:
         >>> read_points("0.02,1,1")
         ((0.02, 1.0, 1.0),)
     """
-    if text in ASV_POINTS:
-        return ASV_POINTS[text]
+    return ASV_POINTS.get(text) or (_point("--dcf", text, "targets", ASV_POINTS),)
+
+
+def read_cm_point(text: str | None) -> tuple[float, float, float] | None:
+    """Operating point of the countermeasure's DCF: a preset, or prior of spoofs and two costs.
+
+    Example:
+        >>> read_cm_point("asvspoof5")
+        (0.05, 1.0, 10.0)
+    """
+    if text is None:
+        return None
+    return CM_POINTS.get(text) or _point("--cm-dcf", text, "spoofs", CM_POINTS)
+
+
+def _point(option: str, text: str, whose: str, known: Iterable[str]) -> tuple[float, float, float]:
     numbers = _numbers(text)
     if len(numbers) != 3 or not 0 < numbers[0] < 1 or min(numbers[1:]) <= 0:
         raise InputError(
-            f"--dcf {text}: expected {', '.join(ASV_POINTS)}, or the prior of targets and the "
+            f"{option} {text}: expected {', '.join(known)}, or the prior of {whose} and the "
             "costs of a miss and of a false acceptance, e.g. 0.05,1,1"
         )
-    return ((numbers[0], numbers[1], numbers[2]),)
+    return numbers[0], numbers[1], numbers[2]
 
 
 def read_rates(text: str | None) -> ASVRates | None:
@@ -93,7 +107,7 @@ def definitions(settings: Settings, shown: Collection[str], costs: str) -> list[
         shown: Names of the metrics.
         costs: What the costs of the a-DCF are called.
     """
-    tandem, rates = settings.tandem_costs, settings.asv_rates
+    rates = settings.asv_rates
     points = " and ".join(f"{p:g} ({miss:g}, {fa:g})" for p, miss, fa in settings.asv_points)
     verifier = f"fixed rates {rates.miss:.4g}, {rates.fa_nontarget:.4g}, {rates.fa_spoof:.4g}" if (
         rates) else "at its EER"  # fmt: skip
@@ -102,7 +116,7 @@ def definitions(settings: Settings, shown: Collection[str], costs: str) -> list[
         "cllr": "Cllr in bits",
         "a_dcf": f"a-DCF costs {costs}",
         "asv_min_dcf": f"ASV DCF: prior of targets (costs of miss, false acceptance) {points}",
-        "cm_min_dcf": f"CM DCF and t-DCF: {_described(tandem)}",
+        "cm_min_dcf": _of_countermeasure(settings),
         "min_t_dcf": f"t-DCF: ASV-constrained (2020 on), ASV {verifier}",
         "min_t_dcf_legacy": "t-DCF of the 2019 challenge: without the ASV's own errors",
         "t_eer": "t-EER: " + (
@@ -114,6 +128,16 @@ def definitions(settings: Settings, shown: Collection[str], costs: str) -> list[
         for name, phrase in phrases.items()
         if (name in shown if name in exact else any(one.endswith(name) for one in shown))
     ]
+
+
+def _of_countermeasure(settings: Settings) -> str:
+    if settings.cm_point is None:
+        return f"CM DCF and t-DCF: {_described(settings.tandem_costs)}"
+    prior, miss, acceptance = settings.cm_point
+    return (
+        f"CM DCF: prior of spoofs {prior:g}, costs {miss:g}, {acceptance:g}; t-DCF: "
+        f"{_described(settings.tandem_costs)}"
+    )
 
 
 def _described(costs: CostModel) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, Unpack
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Options, draw, draw_attacks
-from lightning_sasv.evaluation.definitions import doubts, read_points, read_rates
+from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.systems import gather
 from lightning_sasv.metrics.functional import Settings
@@ -60,6 +60,7 @@ def evaluate(
     asv_rates: str | None = None,
     t_eer_rule: Literal["interpolated", "reference"] = "interpolated",
     macro: bool = False,
+    cm_dcf: str | None = None,
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
@@ -105,12 +106,14 @@ def evaluate(
         overwrite: Replace the file JSON though it holds no evaluation, or that of other scores.
         dcf: Operating point of the ASV DCF: voxsrc (prior of targets 0.05, costs 1 and 1), sre
             (0.01), sre16 (mean of 0.01 and 0.005), or three numbers, e.g. 0.05,1,1.
-        tandem_costs: Costs of the t-DCF and of the CM DCF, as for the a-DCF.
+        tandem_costs: Costs of the t-DCF and, without CM_DCF, of the CM DCF, as for the a-DCF.
         asv_rates: Fixed rates of the ASV for the t-DCF: asvspoof5, three numbers (misses, accepted
             nontargets, accepted spoofs), or a file of them or of ASV scores.
         t_eer_rule: How the t-EER is found: interpolated, or reference as the challenges' tools do.
         macro: Take the files, or the groups of BY, for parts of one test set: adds the mean of
             their smallest a-DCFs, each at its own threshold and at one for all.
+        cm_dcf: Operating point of the CM DCF: asvspoof5 (prior of spoofs 0.05, costs 1 and 10),
+            equal (0.5, 1 and 1), or three numbers, e.g. 0.05,1,10.
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
         **said: What is said of the files, :class:`..scores.reading.ReadingOptions`; columns of a
@@ -129,10 +132,11 @@ def evaluate(
         )
     }
     unpaired = [name for name, table in tables.items() if table.unpaired]
-    if unpaired:
-        if len(tables) > 1 or ci not in (None, "none"):
-            raise InputError(f"{unpaired[0]}: unpaired files are taken alone, without intervals")
-        ci = "none"
+    if unpaired and (llrs or macro or len(unpaired) < len(tables)):
+        raise InputError(
+            f"{unpaired[0]}: unpaired files are compared with unpaired ones of the same trials, "
+            "without --llrs and --macro, which need both scores of a trial"
+        )
     tables = {name: where_equal(table, where) for name, table in tables.items()}
     if macro:
         tables, by = _as_parts(tables, by)
@@ -145,6 +149,7 @@ def evaluate(
             asv_points=read_points(dcf),
             asv_rates=read_rates(asv_rates),
             t_eer_rule=t_eer_rule,
+            cm_point=read_cm_point(cm_dcf),
         ),
         by=_words(by) or (),
         ci=ci,

@@ -14,7 +14,7 @@ from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.bootstrap import FACTORS, factors
 from lightning_sasv.metrics.functional import Settings, by_group
 from lightning_sasv.metrics.functional.dcf import macro_a_dcf
-from lightning_sasv.metrics.registry import explained_metrics, unpaired_metrics
+from lightning_sasv.metrics.registry import explained_metrics
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import SCORES
@@ -102,12 +102,10 @@ class Systems:
         """
         found = {}
         for name, columns in self.columns.items():
-            if self.table.unpaired:
-                found[name] = unpaired_metrics(self._sides(columns), settings).values
-                continue
             found[name] = explained_metrics(
-                columns, self.labels, settings, llrs=llrs, allow_missing=True
-            ).values
+                *(columns, self.labels, settings),
+                llrs=llrs, allow_missing=True, unpaired=self.table.unpaired,
+            ).values  # fmt: skip
             if all(math.isnan(value) for value in found[name].values()):
                 counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())
                 raise InputError(
@@ -117,9 +115,13 @@ class Systems:
         return found
 
     def macro(self, column: str, settings: Settings) -> dict[str, dict[str, float]]:
-        """Macro a-DCF of each fused score over the parts that a column says."""
-        parts = self.column(column, "--macro")
-        rows = [np.flatnonzero(parts == part) for part in np.unique(parts)]
+        """Macro a-DCF of each fused score over the parts that a column says.
+
+        All bona fide trials belong to each attack.
+        """
+        parts, attacks = self.column(column, "--macro"), column == "attack"
+        shared = (self.labels != TrialClass.SPOOF) if attacks else np.zeros(len(parts), np.bool_)
+        rows = [np.flatnonzero(shared | (parts == part)) for part in np.unique(parts[~shared])]
         found = {}
         for name, columns in self.columns.items():
             if "sasv" in columns:
@@ -131,19 +133,13 @@ class Systems:
             raise InputError(f"{self.table.path}: --macro needs SASV scores; give sasv=FILE")
         return found
 
-    def _sides(self, columns: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Scores and labels of the trials that have each score."""
-        there = {name: ~np.isnan(scores) for name, scores in columns.items()}
-        return {name: (columns[name][rows], self.labels[rows]) for name, rows in there.items()}
-
     def breakdown(
         self, column: str, settings: Settings, llrs: bool = False
     ) -> dict[str, dict[str, dict[str, float]]]:
         """The same by system and by the values of a column; all bona fide trials join an attack."""
-        if self.table.unpaired:
-            raise InputError(f"--by {column} needs both scores of a trial; evaluate file by file")
         groups, attacks = self.column(column, f"--by {column}"), column == "attack"
         how: dict[str, Any] = {"attacks": attacks, "settings": settings, "llrs": llrs}
+        how["unpaired"] = self.table.unpaired
         return {
             name: by_group(groups, self.labels, **{**how, **columns})
             for name, columns in self.columns.items()

@@ -23,10 +23,11 @@ from lightning_sasv.checks import (
     Floats,
     as_labels,
     as_scores,
+    as_unpaired,
     check_same_length,
 )
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.metrics.functional.points import Classes, Weighting
+from lightning_sasv.metrics.functional.points import Classes, Unpaired, Weighting
 from lightning_sasv.metrics.intervals import Method, Resampled, check_replicates
 from lightning_sasv.metrics.registry import DEFAULTS, METRICS, Settings, resampled, values_of
 from lightning_sasv.trials import TrialClass
@@ -251,6 +252,7 @@ def resample(
     seed: int = 0,
     settings: Settings | Mapping[str, Settings] = DEFAULTS,
     progress: Callable[[], object] | None = None,
+    unpaired: bool = False,
 ) -> dict[str, dict[str, Resampled]]:
     """Replicates of the metrics of several systems on the same trials, drawn alike.
 
@@ -263,6 +265,8 @@ def resample(
         seed: As for :func:`bootstrap`.
         settings: As for :func:`bootstrap`; those of each system where they differ.
         progress: Called after each replicate.
+        unpaired: Whether verifier and countermeasure scored different trials, with NaN for the
+            other's score.
 
     Returns:
         Replicates by system and metric. Metrics that the classes of these trials do not allow are
@@ -275,7 +279,7 @@ def resample(
     """
     own = settings if isinstance(settings, Mapping) else dict.fromkeys(systems, settings)
     wanted = [(names[name], columns, labels, own[name]) for name, columns in systems.items()]
-    found = _resample([_evaluator(*one) for one in wanted], clusters, n, seed, progress)
+    found = _resample([_evaluator(*one, unpaired) for one in wanted], clusters, n, seed, progress)
     return {
         name: {
             metric: one
@@ -320,12 +324,17 @@ def _resample(
 
 
 def _evaluator(
-    metrics: Sequence[Metric], scores: Scores, labels: ArrayLike, settings: Settings
+    metrics: Sequence[Metric],
+    scores: Scores,
+    labels: ArrayLike,
+    settings: Settings,
+    unpaired: bool = False,
 ) -> _Evaluator:
     names = [metric for metric in metrics if isinstance(metric, str)]
     if len(names) < len(metrics):
         return _literal(metrics[0], scores, labels)  # type: ignore[arg-type]  # it is no str
-    classes = Classes(*as_columns(scores, names, labels))
+    kind = Unpaired if unpaired else Classes
+    classes = kind(*as_columns(scores, names, labels, unpaired))
 
     def values(weights: Weighting | None) -> list[float]:
         drawn = classes if weights is None else classes.weighted(weights)
@@ -351,7 +360,7 @@ def _literal(
 
 
 def as_columns(
-    scores: Scores, names: Sequence[str], labels: ArrayLike
+    scores: Scores, names: Sequence[str], labels: ArrayLike, unpaired: bool = False
 ) -> tuple[dict[str, Floats], Codes]:
     """Checked columns of scores by name, and the labels.
 
@@ -360,6 +369,7 @@ def as_columns(
             one; or a pair (asv, cm), for metrics that need both.
         names: Metrics wanted.
         labels: ``TrialClass`` codes or words.
+        unpaired: Whether a trial may lack a score, which then is NaN.
 
     Returns:
         The columns and the codes, all of one length.
@@ -383,7 +393,8 @@ def as_columns(
         missing = [column for column in METRICS[name].columns if column not in scores]
         if missing:
             raise InputError(f"metric {name!r} needs the scores {missing}, got {sorted(scores)}")
-    columns = {name: as_scores(values, name) for name, values in scores.items()}
+    check = as_unpaired if unpaired else as_scores
+    columns = {name: check(values, name) for name, values in scores.items()}
     codes = as_labels(labels)
     check_same_length({**columns, "labels": codes})
     return columns, codes

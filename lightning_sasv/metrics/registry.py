@@ -22,6 +22,7 @@ from lightning_sasv.checks import (
     UndefinedMetricError,
     as_labels,
     as_scores,
+    as_unpaired,
     check_known,
     check_same_length,
 )
@@ -76,6 +77,10 @@ ASV_POINTS = {
 """Operating points of a verifier's DCF: prior of targets, cost of a miss, of a false acceptance."""
 
 
+CM_POINTS = {"asvspoof5": (0.05, 1.0, 10.0), "equal": (0.5, 1.0, 1.0)}
+"""Operating points of a countermeasure's DCF: prior of spoofs, cost of a miss, of an acceptance."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the metrics need beside scores and labels.
@@ -92,6 +97,8 @@ class Settings:
             DCF, which is the mean over several such points.
         asv_rates: Fixed error rates of the verifier for the t-DCF, in place of its scores.
         t_eer_rule: How the t-EER is found.
+        cm_point: Prior of spoofs and costs of a miss and of a false acceptance of the
+            countermeasure's DCF; by default those of ``tandem_costs``.
 
     Example:
         >>> Settings(convention="rocch").costs.p_target
@@ -107,6 +114,15 @@ class Settings:
     asv_points: tuple[tuple[float, float, float], ...] = ASV_POINTS["voxsrc"]
     asv_rates: ASVRates | None = None
     t_eer_rule: Rule = "interpolated"
+    cm_point: tuple[float, float, float] | None = None
+
+    @property
+    def cm_weights(self) -> tuple[float, float]:
+        """Weights of the countermeasure's miss rate and false-acceptance rate."""
+        if self.cm_point is None:
+            return cm_dcf_weights(self.tandem_costs)
+        prior, miss, acceptance = self.cm_point
+        return miss * (1 - prior), acceptance * prior
 
 
 DEFAULTS = Settings()
@@ -261,7 +277,7 @@ def _dcf(task: str, part: str) -> Function:
             costs = [dcf_of(classes.task(task), one) for one in weights]
             mean = [sum(values) / len(costs) for values in zip(*costs, strict=True)]
             return DCF(mean[0], mean[1], costs[0].threshold)
-        ways = {"sasv": a_dcf_weights(settings.costs), "cm": cm_dcf_weights(settings.tandem_costs)}
+        ways = {"sasv": a_dcf_weights(settings.costs), "cm": settings.cm_weights}
         return dcf_of(classes.task(task), ways[task])
 
     return _part(f"DCF {task}", find, part)
@@ -621,6 +637,7 @@ def by_group(
     llrs: bool = False,
     settings: Settings | None = None,
     reasons: dict[str, dict[str, str]] | None = None,
+    unpaired: bool = False,
 ) -> dict[str, dict[str, float]]:
     """Every metric of each group of trials; NaN where a group lacks a class.
 
@@ -638,6 +655,7 @@ def by_group(
         llrs: As for :func:`all_metrics`.
         settings: In place of costs and convention.
         reasons: Takes, by group and metric, why a value is NaN.
+        unpaired: As for :func:`explained_metrics`.
 
     Returns:
         The metrics of :func:`all_metrics` by group, groups in ascending order of their names.
@@ -651,7 +669,7 @@ def by_group(
         >>> {attack: metrics["spf_eer"] for attack, metrics in found.items()}
         {'A1': 0.0, 'A2': 0.0}
     """
-    columns = _columns(asv=asv, cm=cm, sasv=sasv)
+    columns, kind = _columns(unpaired, asv=asv, cm=cm, sasv=sasv)
     codes, column = as_labels(labels), np.asarray(groups).astype(str)
     check_same_length({**columns, "labels": codes, "groups": column})
     settings = settings or Settings(as_cost_model(costs), as_cost_model(tandem_costs), convention)
@@ -661,18 +679,22 @@ def by_group(
         member = column == name
         chosen = np.flatnonzero(member & spoof | ~spoof if attacks else member)
         part = {key: values[chosen] for key, values in columns.items()}
-        found = _evaluate(Classes(part, codes[chosen]), settings, llrs, True, bool(spoof.any()))
+        found = _evaluate(kind(part, codes[chosen]), settings, llrs, True, bool(spoof.any()))
         results[str(name)] = found.values
         if reasons is not None and found.undefined:
             reasons[str(name)] = found.undefined
     return results
 
 
-def _columns(**given: ArrayLike | None) -> dict[str, Floats]:
-    columns = {name: as_scores(x, name) for name, x in given.items() if x is not None}
+def _columns(
+    unpaired: bool = False, **given: ArrayLike | None
+) -> tuple[dict[str, Floats], type[Classes]]:
+    """Checked columns, and how their classes are made."""
+    check = as_unpaired if unpaired else as_scores
+    columns = {name: check(x, name) for name, x in given.items() if x is not None}
     if not columns:
         raise InputError("no scores: give at least one of asv, cm, sasv")
-    return columns
+    return columns, Unpaired if unpaired else Classes
 
 
 def explained_metrics(
@@ -683,6 +705,7 @@ def explained_metrics(
     llrs: bool = False,
     allow_missing: bool = False,
     names: Sequence[str] | None = None,
+    unpaired: bool = False,
 ) -> Explained:
     """Every metric that the columns and settings allow, and a reason for each that is undefined.
 
@@ -693,15 +716,17 @@ def explained_metrics(
         llrs: As for :func:`all_metrics`.
         allow_missing: As for :func:`all_metrics`.
         names: These metrics alone.
+        unpaired: Whether verifier and countermeasure scored different trials: a trial has NaN for
+            the other's score. t-DCF and t-EER need the distributions of the two only.
 
     Example:
         >>> sasv, labels = [3.0, 1.0, 0.0], ["target", "nontarget", "spoof"]
         >>> explained_metrics({"sasv": sasv}, labels, Settings(not_llr=True)).undefined
         {'act_a_dcf': 'no LLR'}
     """
-    given, codes = _columns(**columns), as_labels(labels)
+    (given, kind), codes = _columns(unpaired, **columns), as_labels(labels)
     check_same_length({**given, "labels": codes})
-    classes = Classes(given, codes)
+    classes = kind(given, codes)
     if names is not None:
         return explained(names, classes, settings, allow_missing=allow_missing)
     return _evaluate(classes, settings, llrs, allow_missing)
@@ -725,12 +750,17 @@ def unpaired_metrics(
         >>> unpaired_metrics({"asv": asv, "cm": ([1.0, 0.0], ["target", "spoof"])}).values["cm_eer"]
         0.0
     """
-    classes = {}
-    for name, (scores, labels) in sides.items():
-        column, codes = _columns(**{name: scores}), as_labels(labels)
-        check_same_length({**column, "labels": codes})
-        classes[name] = Classes(column, codes)
-    return _evaluate(Unpaired(classes), settings, False, True)
+    columns = {name: as_scores(scores, name) for name, (scores, _) in sides.items()}
+    codes = {name: as_labels(labels) for name, (_, labels) in sides.items()}
+    for name, column in columns.items():
+        check_same_length({name: column, "labels": codes[name]})
+    size = [column.size for column in columns.values()]
+    rows = np.split(np.arange(sum(size)), np.cumsum(size)[:-1])
+    apart = {name: np.full(sum(size), math.nan) for name in columns}
+    for (name, column), place in zip(columns.items(), rows, strict=True):
+        apart[name][place] = column
+    labels = np.concatenate([*codes.values()])
+    return explained_metrics(apart, labels, settings, allow_missing=True, unpaired=True)
 
 
 def _evaluate(

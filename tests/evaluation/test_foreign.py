@@ -59,9 +59,52 @@ def test_unpaired_files_have_a_tandem(cm_file: Path, asv_file: Path, tmp_path: P
     alone, said = evaluated(cm_file, asv_rates=str(asv_file))
     assert alone["min_t_dcf"] == found["min_t_dcf"]
     assert "ASV-constrained (2020 on), ASV fixed rates" in said
-    for options in ({"ci": "trial"}, {"by": "label"}):
-        with pytest.raises(InputError, match=r"unpaired|needs both scores"):
-            evaluation.evaluate([f"asv={asv_file},cm={cm_file}"], **options)
+    with pytest.raises(InputError, match="which need both scores"):
+        evaluation.evaluate([f"asv={asv_file},cm={cm_file}"], llrs=True)
+
+
+def test_unpaired_files_have_intervals_groups_and_differences(
+    cm_file: Path, asv_file: Path, tmp_path: Path
+) -> None:
+    rows = [row.split() for row in cm_file.read_text().splitlines()]
+    rng = np.random.default_rng(0)
+    attacks = ["A07" if n % 2 and k == "spoof" else "A08" if k == "spoof" else "-"
+               for n, (_, k, _) in enumerate(rows)]  # fmt: skip
+    files = []
+    for name, noise in (("good", 0.0), ("poor", 6.0)):
+        scores = [float(s) + rng.normal(0, noise) if noise else float(s) for _, _, s in rows]
+        lines = (
+            f"{u} {a} {k} {s}\n" for (u, k, _), a, s in zip(rows, attacks, scores, strict=True)
+        )
+        files.append(f"{name}=asv={asv_file},cm={write(tmp_path / name, ''.join(lines))}")
+    found = evaluation.evaluate(files, ci="trial", replicates=99, by="attack", reference="good")
+    for system, values in found.metrics.items():
+        for metric in ("t_eer", "min_t_dcf", "asv_eer", "cm_eer"):
+            ends = found.intervals[system][metric]
+            assert ends.low <= values[metric] <= ends.high
+    (verdict,) = [one for one in found.comparisons if one.metric == "cm_eer"]
+    assert verdict.p < 0.05
+    groups = found.groups["attack"]["good"]
+    alone = evaluation.evaluate([f"{tmp_path / 'good'}"], by="attack", ci="none").groups["attack"]
+    assert [groups[a]["cm_eer"] for a in ("A07", "A08")] == [
+        alone["good"][a]["cm_eer"] for a in ("A07", "A08")
+    ]
+    assert groups["A07"]["asv_eer"] == found.metrics["good"]["asv_eer"]
+
+
+def test_operating_points_of_countermeasures(cm_file: Path) -> None:
+    usual, said = evaluated(cm_file)
+    same, _ = evaluated(cm_file, cm_dcf="asvspoof5")
+    assert same["cm_min_dcf"] == pytest.approx(usual["cm_min_dcf"])
+    equal, said = evaluated(cm_file, cm_dcf="equal")
+    table = read_table(cm_file)
+    pos, neg = (table.numbers("cm_score")[(table.frame["label"] == k).to_numpy()]
+                for k in ("bonafide", "spoof"))  # fmt: skip
+    grid = np.concatenate([[-np.inf], pos, neg])
+    assert equal["cm_min_dcf"] == min((pos <= t).mean() + (neg > t).mean() for t in grid)
+    assert "CM DCF: prior of spoofs 0.5, costs 1, 1" in said
+    with pytest.raises(InputError, match="--cm-dcf x: expected asvspoof5, equal"):
+        evaluated(cm_file, cm_dcf="x")
 
 
 def test_signs_and_logarithms(cm_file: Path, tmp_path: Path) -> None:
@@ -239,5 +282,12 @@ def test_macro_is_the_mean_over_parts(tmp_path: Path) -> None:
     grid = np.unique(np.concatenate([s for s, _ in scores]))
     costs = np.mean([[a_dcf(s, c, threshold=t).actual for t in grid] for s, c in scores], axis=0)
     assert found["common_a_dcf"] == pytest.approx(costs.min())
+    by_attack, _ = evaluated(files[0], macro=True, by="attack")
+    table = read_table(files[0])
+    parts = [table.frame["attack"].is_in(["-", one]).to_numpy() for one in ("A07", "A08")]
+    sasv, labels = table.numbers("sasv_score"), table.labels()
+    assert by_attack["macro_a_dcf"] == pytest.approx(
+        np.mean([a_dcf(sasv[rows], labels[rows]).min for rows in parts])
+    )
     with pytest.raises(InputError, match="--macro needs the parts"):
         evaluated(files[0], macro=True)

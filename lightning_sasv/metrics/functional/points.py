@@ -369,7 +369,7 @@ class Classes:
 
     def weighted(self, weights: Weighting) -> Classes:
         """The same trials, each counting its weight."""
-        other = Classes(self.columns, self.codes)
+        other = type(self)(self.columns, self.codes)
         other.weights, other._origin = weights, self
         return other
 
@@ -418,39 +418,36 @@ class Classes:
         return self._origin.task(name).weighted(*parts)
 
     def _steps(self, column: str, members: tuple[TrialClass, ...]) -> Steps:
+        scores, trials = self.columns[column], self._scored(column, members)
         if self.weights is None or self._origin is None:
-            return Steps(ascending(self.columns[column].take(self.trials(*members))))
+            return Steps(ascending(scores.take(trials)))
         key = "order", column, members
-        scores, trials = self.columns[column], self.trials(*members)
         ordered = self.for_all_weights(key, lambda: order(scores, trials))
         weights = self.weights.take(ordered, mode="clip")  # no index is outside: saves the look
         return self._origin.steps(column, *members).weighted(weights)
+
+    def _scored(self, column: str, members: tuple[TrialClass, ...]) -> Index:
+        """Numbers of the trials of some classes that have a score: all of them."""
+        return self.trials(*members)
 
 
 class Unpaired(Classes):
     """The classes of a verifier and of a countermeasure that scored different trials.
 
-    Args:
-        sides: The trials of each column of scores.
+    A trial has a score in one of the columns; in the other it is NaN.
 
     Example:
-        >>> asv = Classes({"asv": np.array([2.0, 1.0])}, np.array([1, 2], np.int8))
-        >>> Unpaired({"asv": asv}).task("asv").parts[0].values
+        >>> columns = {"asv": np.array([2.0, math.nan]), "cm": np.array([math.nan, 3.0])}
+        >>> Unpaired(columns, np.array([1, 1], np.int8)).steps("asv", TrialClass.TARGET).values
         array([2.])
     """
 
-    def __init__(self, sides: Mapping[str, Classes]) -> None:
-        columns = {name: side.columns[name] for name, side in sides.items()}
-        super().__init__(columns, np.concatenate([side.codes for side in sides.values()]))
-        self._sides = sides
+    def _scored(self, column: str, members: tuple[TrialClass, ...]) -> Index:
+        def scored() -> Index:
+            trials = self.trials(*members)
+            return trials[~np.isnan(self.columns[column].take(trials))]
 
-    def steps(self, column: str, *members: TrialClass) -> Steps:
-        """Trials of some classes together, by the scores of a column."""
-        return self._sides[column].steps(column, *members)
-
-    def task(self, name: str) -> Detection:
-        """A detection task, of the trials that have its scores."""
-        return self._sides[TASKS[name].column].task(name)
+        return self.for_all_weights(("scored", column, members), scored)
 
 
 class DETCurve(NamedTuple):
