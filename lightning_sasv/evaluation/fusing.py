@@ -30,15 +30,14 @@ from lightning_sasv.results import (
     write_systems,
 )
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.columns import PAIR, choose_alike, matrices, read_columns, score_names
 from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
-from lightning_sasv.scores.sources import Tell, read_costs, read_key, read_source, silent
+from lightning_sasv.scores.sources import Tell, read_costs, read_key, silent
 from lightning_sasv.scores.write import check_same
 from lightning_sasv.trials import SPLITS, FusedScores, TrialClass
 
 if TYPE_CHECKING:
     from lightning_sasv.fusion import FusionSettings, FusionSystem
-
-PAIR = ("asv_score", "cm_score")
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,8 @@ def fuse(
     dev_key: str | None = None,
     eval_key: str | None = None,
     key_format: str | None = None,
+    scores: str | None = None,
+    drop: str | None = None,
     costs: str = "a-dcf1",
     allow_missing: bool = False,
     trim: float | None = None,
@@ -83,11 +84,13 @@ def fuse(
     """Fit fusion systems on dev scores, fuse eval scores, write scores, metrics and the systems.
 
     Files may be of any known format (docs/formats.md). `asv=FILE,cm=FILE` joins two files by
-    trial id. Nothing is fitted on eval: its labels, if any, serve for its metrics alone.
+    trial id, `asv_NAME=FILE,asv_OTHER=FILE,cm=FILE` any number of them; a file with columns asv_…,
+    cm_… and quality_… is taken as it is. Nothing is fitted on eval: its labels, if any, serve for
+    its metrics alone.
 
     Args:
         dev: Development scores (ASV and CM) with labels.
-        eval: Evaluation scores (ASV and CM).
+        eval: Evaluation scores (ASV and CM), of the same columns as dev.
         systems: Systems to fit, separated by commas: names, YAML files of systems of your own, or
             all. One that these scores allow no fit of is named with the reason.
         out: Folder to write scores/, fitted/ and metrics.json to.
@@ -96,6 +99,8 @@ def fuse(
         dev_key: Key with the labels of dev, where its scores have none.
         eval_key: Key with the labels of eval, where its scores have none.
         key_format: Format of the keys; recognised when not given.
+        scores: Columns to fuse where there are several, e.g. asv_ecapa,cm_*; by default all.
+        drop: Columns to leave out.
         costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file.
         allow_missing: Leave out trials without a score instead of stopping.
         trim: Leave dev scores out of the fit that lie more than this many interquartile ranges
@@ -118,7 +123,8 @@ def fuse(
         tables = []
         for file, key in ((dev, dev_key), (eval, eval_key)):
             labels = read_key(key, key_format, how=how, tell=tell)
-            tables.append(read_source(file, labels, how=how, tell=tell))
+            tables.append(read_columns(file, labels, how, tell))
+        tables = choose_alike(tables[0], tables[1], scores, drop, tell)
         check_folder(out, FUSED, overwrite)
         for split, table in zip(SPLITS, tables, strict=True):
             check_same(scores_file(Path(out), split), table, overwrite)
@@ -156,20 +162,28 @@ def fuse_tables(
     """
     from lightning_sasv.fusion import fit_systems, fuse_systems
 
-    dev.need([*PAIR, "label"], "fusing (--dev)")
-    evaluation.need(PAIR, "fusing (--eval)")
+    columns = score_names(dev)
+    columns = columns if set(columns) - set(PAIR) else list(PAIR)
+    dev.need([*columns, "label"], "fusing (--dev)")
+    evaluation.need(columns, "fusing (--eval)")
     for table in (dev, evaluation):
         _check_classes(table)
-    pairs = {"dev": dev.score_pair(), "eval": evaluation.score_pair()}
-    where = lambda row, side: dev.where(row, f"{side}_score")  # noqa: E731
+    given = {"dev": dev, "eval": evaluation}
+    inputs = {split: matrices(one, columns) for split, one in given.items()}
+    asv, cm, quality = inputs["dev"]
     failed: dict[str, str] = {}
     try:
         systems = fit_systems(
-            *pairs["dev"], dev.labels(), names, where, failures=failed, **(fusion or {})
+            *(asv, cm, dev.labels(), names),
+            lambda row, column: dev.where(row, column if column in dev else f"{column}_score"),
+            speakers=dev.text("speaker") if "speaker" in dev else None,
+            quality=quality,
+            columns=None if columns == list(PAIR) else columns,
+            failures=failed,
+            **(fusion or {}),
         )
     except InputError as error:
         raise InputError(f"{dev.path}: {error}") from None
-    given = {"dev": dev, "eval": evaluation}
     origins = {
         split: replace(origin_beside(table) or Origin(corpus), corpus=corpus)
         for split, table in given.items()
@@ -179,7 +193,7 @@ def fuse_tables(
     metrics: Metrics = {name: {"sets": {}, **fit_entry(one)} for name, one in systems.items()}
     tables = {}
     for split, table in given.items():
-        fused = fuse_systems(systems, *pairs[split])
+        fused = fuse_systems(systems, *inputs[split])
         tables[split] = with_fused(table, fused)
         if "label" in table:
             known = {n: own["sets"]["dev"] for n, own in metrics.items() if "dev" in own["sets"]}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.scores.layouts import is_fusible
 from lightning_sasv.scores.table import ScoreTable, id_hashes, names_of, plain_names
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ def _beside(scores: ScoreTable, key: ScoreTable, rows: np.ndarray, place: np.nda
         _check_labels(scores, left["label"], right["label"], place)
     left = left.drop([name for name in own if name in left.columns])
     frame = pl.concat([left, right.select(own)], how="horizontal")
-    lines, others = scores.line, [name for name in key.score_columns if name in left.columns]
+    lines, others = scores.line, [name for name in left.columns if is_fusible(name)]
+    others += [name for name in key.score_columns if name in left.columns]
     joined = key.places(others, rows) | scores.places(scores.joined, place)
     return replace(scores, frame=frame, line=lambda row: lines(int(place[row])), joined=joined)
 

@@ -102,6 +102,16 @@ def is_number(name: str) -> bool:
     return name.endswith(("_score", "_llr", "_norm")) or name.startswith("sasv_")
 
 
+def is_fusible(name: str) -> bool:
+    """Whether a column is by its name a score, or a measure of quality, that can be fused.
+
+    Example:
+        >>> [is_fusible(name) for name in ("asv_ecapa", "quality_snr", "cm_llr", "sasv_L3")]
+        [True, True, False, False]
+    """
+    return bool(re.match(r"(asv|cm|quality)_.", name)) and not name.endswith(("_llr", "_norm"))
+
+
 _FILE = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text(encoding="utf-8"))
 
 WORDS = {word: label for label, words in _FILE["words"].items() for word in words.split()}

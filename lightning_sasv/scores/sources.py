@@ -60,7 +60,7 @@ def read_source(
         tell: Told the layout of each file, and what was left out.
     """
     how = how or Reading(format, allow_missing=allow_missing)
-    parts = [_part(part) for part in _parts(text)]
+    parts = [_part(part) for part in parts_of(text)]
     if any(name in LABELS for name, _ in parts):
         tables = [_of_classes(text, parts, how)]
         notes = list(tables[0].notes)
@@ -72,14 +72,22 @@ def read_source(
     if apart is not None:
         tell([*notes, *apart.notes])
         return turned(replace(apart, notes=()), how)
-    tables.sort(key=lambda table: -len(table.ids))  # trials before utterances
-    joined = replace(tables[0], notes=())
-    for table in [*tables[1:], *([] if key is None else [key])]:
+    joined, more = join_all(tables, key, how)
+    joined = check_numbers(turned(with_role(joined, None), how))
+    tell([*notes, *more, *joined.notes])
+    return joined
+
+
+def join_all(
+    tables: Sequence[ScoreTable], key: ScoreTable | None, how: Reading
+) -> tuple[ScoreTable, list[str]]:
+    """Tables of scores and a key joined by trial, and what is to be said of it."""
+    first, *others = sorted(tables, key=lambda table: -len(table.ids))  # trials before utterances
+    joined, notes = replace(first, notes=()), list[str]()
+    for table in [*others, *([] if key is None else [key])]:
         found = _beside(joined, table, table is key, how)
         joined, notes = replace(found.table, notes=()), [*notes, *found.notes]
-    joined = check_numbers(turned(with_role(joined, None), how))
-    tell([*notes, *joined.notes])
-    return joined
+    return joined, notes
 
 
 def _unpaired(tables: Sequence[ScoreTable]) -> ScoreTable | None:
@@ -158,7 +166,7 @@ def read_key(
     """
     key: ScoreTable | None = None
     how = Reading(format, how.labels, how.ids, how.allow_missing) if how else Reading(format)
-    for one in _parts(path) if path else ():
+    for one in parts_of(path) if path else ():
         table = read_plain(Path(one), how)
         tell(told(table))
         table = table.without_scores()
@@ -229,7 +237,8 @@ def convert(
     return write_new(target, table, layout.name, column, overwrite)
 
 
-def _parts(text: str) -> list[str]:
+def parts_of(text: str) -> list[str]:
+    """The files of ``A,B``; a file whose own name has a comma is one."""
     return [text] if Path(text).exists() else [part for part in text.split(",") if part] or [text]
 
 
