@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from lightning_sasv.decisions.costs import PRESETS
 from lightning_sasv.errors import InputError, meant
+from lightning_sasv.evaluation.recomputing import FilesOfClaims, by_speaker, drawn_by, others
 from lightning_sasv.evaluation.results_table import Results
-from lightning_sasv.evaluation.run import evaluate
-from lightning_sasv.files import read_yaml, sha256
-from lightning_sasv.metrics.bootstrap import resample
-from lightning_sasv.metrics.functional.eer import Convention
-from lightning_sasv.metrics.intervals import Interval
-from lightning_sasv.metrics.registry import METRICS, Settings, in_unit
+from lightning_sasv.files import read_yaml
+from lightning_sasv.metrics.registry import METRICS, in_unit
 
-PLAIN = re.compile(r"[+-]?(?=.{1,20}$)(\d+(\.\d*)?|\.\d+)", re.ASCII)
-"""A value as papers print it."""
+PLAIN = re.compile(r"(?:± ?|[+-])?(?=.{1,20}$)(\d+(\.\d*)?|\.\d+)", re.ASCII)
+"""A value as papers print it; ``± 0.23`` is half the length of its 95 % interval."""
 
 FIELDS = ("system", "metric", "set", "published", "source", "files", "note", "options")
 NEEDED = ("system", "metric", "published")
@@ -31,8 +27,6 @@ READING = (
 )
 """Options of ``evaluate`` that a claim may set; a convention or costs among them is the named one,
 and no other is tried."""
-
-CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 
 
 @dataclass(frozen=True)
@@ -64,9 +58,10 @@ def referee(claims: str, replicates: int = 1000) -> list[Verdict]:
     A claim has a system, a metric (sasv_eer, cm_eer, min_a_dcf, …), what was published, as text so
     that its digits count, and may have a set, a source, a note, options of evaluate that say how
     files are read, and files: path (seen from the claims), sha256 and, where needed, role (asv,
-    cm, sasv, key). Rates are in per cent. Equal is what differs by at most half a unit of the last
-    digit printed; where no convention or costs are named, every known one is tried, and how many
-    is said.
+    cm, sasv, key) and set. The set of a claim selects among its files and, where they have a column
+    set, subset or split, among their trials. Rates are in per cent; "± 0.23" is half the length of
+    a 95 % interval. Equal is what differs by at most half a unit of the last digit printed; where
+    no convention or costs are named, every known one is tried, and how many is said.
 
     Args:
         claims: YAML file with a list `claims`.
@@ -81,7 +76,8 @@ def referee(claims: str, replicates: int = 1000) -> list[Verdict]:
         raise InputError(f"{claims}: expected a list `claims`, each with {', '.join(NEEDED)}")
     for number, claim in enumerate(listed, 1):
         _check(claim, f"{claims}, claim {number}")
-    return [_verdict(claim, Path(claims).parent, replicates) for claim in listed]
+    read = FilesOfClaims(Path(claims).parent)
+    return [_verdict(claim, read, replicates) for claim in listed]
 
 
 def _check(claim: Any, where: str) -> None:
@@ -111,7 +107,12 @@ def _kind(option: str) -> type | tuple[()]:
 
 def _digits(claim: Mapping[str, Any]) -> int:
     """Decimals that a value was published with."""
-    return max(0, -int(Decimal(claim["published"]).as_tuple().exponent))
+    return max(0, -int(Decimal(_number(claim)).as_tuple().exponent))
+
+
+def _number(claim: Mapping[str, Any]) -> str:
+    """The published number without its sign of an interval."""
+    return str(claim["published"]).lstrip("± ")
 
 
 def agrees(published: str, value: float) -> bool:
@@ -121,60 +122,63 @@ def agrees(published: str, value: float) -> bool:
         >>> agrees("1.40", 1.4049), agrees("1.4", 1.4499), agrees("1.40", 1.4051)
         (True, True, False)
     """
+    if math.isnan(value):
+        return False
     half = Decimal(5).scaleb(int(Decimal(published).as_tuple().exponent) - 1)
     return abs(value - float(published)) <= float(half) * (1 + 1e-9)
 
 
-def _verdict(claim: Mapping[str, Any], folder: Path, replicates: int) -> Verdict:
+def _verdict(claim: Mapping[str, Any], read: FilesOfClaims, replicates: int) -> Verdict:
     try:
-        found = _evaluated(claim, folder)
+        found = read(claim)
         system, metric = _system(claim, found), claim["metric"]
-        unit = METRICS[metric].unit
-        value = in_unit(found.value(system, metric), unit)
+        value = in_unit(found.value(system, metric), METRICS[metric].unit)
+        if claim["published"].startswith("±"):
+            return _interval_verdict(claim, found, system, replicates)
     except InputError as error:
         return Verdict(claim, math.nan, f"cannot be recomputed ({error})")
-    if math.isnan(value):
-        reason = "undefined of these trials"
-        return Verdict(claim, value, f"cannot be recomputed ({reason})")
     if agrees(claim["published"], value):
         return Verdict(claim, value, "equal")
-    others = list(_others(metric, claim.get("options") or {}, found.options.settings))
-    for way, settings in others:
-        other = in_unit(found.systems.metrics(settings)[system].get(metric, math.nan), unit)
+    tried = {way: other(found, system) for way, other in others(claim, found, value)}
+    for way, other in tried.items():
         if agrees(claim["published"], other):
-            tried = f"{way}; {len(others) + 1} tried"
-            return Verdict(claim, other, f"equal under another convention ({tried})")
-    ends = _by_speaker(found, system, metric, replicates)
+            which = f"{way}; {len(tried) + 1} tried"
+            return Verdict(claim, other, f"equal under another convention ({which})")
+    told = ", ".join(f"{way} {other:.{_digits(claim) + 2}f}" for way, other in tried.items())
+    if math.isnan(value):
+        why = read.reason(found, system, metric)
+        return Verdict(
+            claim, value, f"cannot be recomputed ({'; '.join(filter(None, (why, told)))})"
+        )
+    ends = by_speaker(found, system, metric, replicates)
+    turned = f"; negated {tried['negated']:.{_digits(claim) + 2}f}" if "negated" in tried else ""
     if ends is None:
-        return Verdict(claim, value, "differs")
-    low, high = (in_unit(end, unit) for end in (ends.low, ends.high))
+        return Verdict(claim, value, f"differs{turned}")
+    low, high = (in_unit(end, METRICS[metric].unit) for end in (ends.low, ends.high))
     inside = low <= float(claim["published"]) <= high
     shown = f"{low:.{_digits(claim)}f} to {high:.{_digits(claim)}f}"
     where = ", inside the interval by speaker" if inside else "; interval by speaker"
-    return Verdict(claim, value, f"differs{where} ({shown})")
+    return Verdict(claim, value, f"differs{where} ({shown}){turned}")
 
 
-def _evaluated(claim: Mapping[str, Any], folder: Path) -> Results:
-    """The files of a claim, evaluated as it says."""
-    sources: list[str] = []
-    keys: list[str] = []
-    for one in claim.get("files") or ():
-        if not isinstance(one, dict) or not {"path", "sha256"} <= one.keys():
-            raise InputError("each of files needs path and sha256")
-        path = folder / str(one["path"])
-        if not path.is_file():
-            raise InputError(f"no file {one['path']}")
-        if sha256(path) != str(one["sha256"]).lower():
-            raise InputError(f"{one['path']} has another SHA-256")
-        role = one.get("role")
-        (keys if role == "key" else sources).append(f"{role}={path}" if role else str(path))
-    if not sources:
-        raise InputError("no score files")
-    if claim["metric"] not in METRICS:
-        raise InputError(f"no metric {claim['metric']!r}{meant(claim['metric'], METRICS)}")
-    options = claim.get("options") or {}
-    key = ",".join(one.removeprefix("key=") for one in keys) or None
-    return evaluate([",".join(sources)], key=key, ci="none", **options)
+def _interval_verdict(
+    claim: Mapping[str, Any], found: Results, system: str, replicates: int
+) -> Verdict:
+    """Half the length of an interval: as papers print it by trial, else by speaker."""
+    metric, number = claim["metric"], _number(claim)
+    unit, places = METRICS[metric].unit, _digits(claim)
+    trial = drawn_by(found, system, metric, "trial", replicates).interval(method="interpolated")
+    value = in_unit(trial.half_width, unit)
+    speaker = by_speaker(found, system, metric, replicates)
+    told, other = "", math.nan
+    if speaker is not None:
+        low, high = (in_unit(end, unit) for end in (speaker.low, speaker.high))
+        told, other = f"; by speaker {low:.{places}f} to {high:.{places}f}", (high - low) / 2
+    if agrees(number, value):
+        return Verdict(claim, value, f"equal (by trial{told})")
+    if agrees(number, other):
+        return Verdict(claim, other, "equal under another convention (by speaker; 2 tried)")
+    return Verdict(claim, value, f"differs (by trial{told})")
 
 
 def _system(claim: Mapping[str, Any], found: Results) -> str:
@@ -183,39 +187,6 @@ def _system(claim: Mapping[str, Any], found: Results) -> str:
     if claim["system"] in able or len(able) != 1:
         return str(claim["system"])
     return able[0]
-
-
-def _others(
-    metric: str, named: Mapping[str, Any], used: Settings
-) -> Iterator[tuple[str, Settings]]:
-    """Settings that somebody else may have computed a metric with, where a claim names none."""
-    if metric == "t_eer" and "t_eer_rule" not in named:
-        yield "reference rule", replace(used, t_eer_rule="reference")
-    elif metric.endswith("eer") and "convention" not in named:
-        for convention in CONVENTIONS:
-            if convention != used.convention:
-                yield convention, replace(used, convention=convention)
-    field = "costs" if metric.endswith("a_dcf") else "tandem_costs"
-    if "dcf" in metric and field not in named:
-        for name, costs in PRESETS.items():
-            if costs != getattr(used, field):
-                yield f"costs {name}", replace(used, **{field: costs})  # type: ignore[arg-type]
-
-
-def _by_speaker(found: Results, system: str, metric: str, replicates: int) -> Interval | None:
-    """Interval of a metric by speaker; ``None`` where speakers are not known or too few."""
-    if "speaker" not in found.systems.table or METRICS[metric].lower_is_better is None:
-        return None
-    drawn = resample(
-        {system: found.systems.columns[system]},
-        found.systems.labels,
-        {system: [metric]},
-        found.systems.clusters("speaker"),
-        replicates,
-        settings=found.options.settings,
-    )
-    ends = drawn[system][metric].interval()
-    return None if math.isnan(ends.low) else ends
 
 
 def sources_of(verdicts: Sequence[Verdict]) -> list[str]:

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
 import polars as pl
-import pyarrow
 import pytest
 
 from lightning_sasv.cli import main
@@ -38,6 +36,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def found(file: Path) -> Results:
     return evaluate(file, systems="A,B,C|_", compare=True, replicates=199, by="attack")
+
+
+pandas, pyarrow = (pytest.importorskip(name) for name in ("pandas", "pyarrow"))  # there in CI
 
 
 def columns_of(file: Path) -> dict[str, np.ndarray]:
