@@ -18,7 +18,7 @@ Objective = Callable[[Floats], tuple[float, Floats, Floats]]
 """Maps parameters (p,) to the value, its gradient (p,) and its Hessian (p, p)."""
 
 _FLAT, _NEARLY_FLAT, _NO_GAIN = 1e-12, 1e-4, 1e-8
-_DECREMENT, _HALVINGS = 1e-18, 40
+_DECREMENT, _ROUNDING = 1e-18, 1e-16
 
 
 def namespace(values: Any) -> Any:
@@ -129,15 +129,17 @@ def _newton(at: Objective, x: Floats, iterations: int, decrement: float) -> tupl
             step = np.linalg.solve(factor.T, np.linalg.solve(factor, gradient))
         except np.linalg.LinAlgError:
             return x, False
-        if gradient @ step < decrement:
+        gain, following = float(gradient @ step), None
+        if gain < decrement:
             return x, True
-        for halvings in range(_HALVINGS):
-            following = _value_at(at, x - step / 2**halvings)
+        while gain > _ROUNDING * abs(value):  # less is lost in the value
+            following = _value_at(at, x - step)
             if following is not None and following[0] < value:
                 break
-        else:
+            step, gain, following = step / 2, gain / 2, None
+        if following is None:
             return x, True
-        x, (value, gradient, hessian) = x - step / 2**halvings, following
+        x, (value, gradient, hessian) = x - step, following
     return x, False
 
 

@@ -7,11 +7,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.checks import Floats, blocks
+from lightning_sasv.checks import Floats
 from lightning_sasv.numerics import minimise
 
 ORDERS = ("linear", "squares", "quadratic")
 """Features of a multinomial regression: the columns, their squares too, or all products too."""
+
+_BLOCK, _SMALL = 1 << 12, 1 << 22
+"""So many trials are looked at together, which fit into a cache; so many numbers are kept."""
 
 PairLoss = Callable[[Floats, slice], tuple[float, Floats, Floats]]
 """Maps LLR pairs y (2, n) of trials and their places to the loss, its gradient (2, n) and its
@@ -35,12 +38,13 @@ class Basis:
         self.scores = len(columns) if scores is None else scores
         self.pairs = products(order, self.scores)
         self.size, self.trials = len(columns) + len(self.pairs) + 1, columns.shape[1]
-        self.places = list(blocks(self.trials))
-        self._only = self._features(self.places[0]) if len(self.places) == 1 else None
+        self.places = [slice(k, k + _BLOCK) for k in range(0, self.trials, _BLOCK)]
+        small = self.size * self.trials <= _SMALL
+        self._made = {place.start: self._features(place) for place in self.places if small}
 
     def block(self, place: slice) -> Floats:
-        """Features (size, n) of some trials: scores, their products, qualities, 1."""
-        return self._features(place) if self._only is None else self._only
+        """Features (size, n) of one of the places: scores, their products, qualities, 1."""
+        return self._made[place.start] if self._made else self._features(place)
 
     def _features(self, place: slice) -> Floats:
         columns = self.columns[:, place]
