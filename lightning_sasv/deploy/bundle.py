@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv import __version__
+from lightning_sasv.checks import as_finite
 from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost
 from lightning_sasv.deploy.bounds import METHOD
 from lightning_sasv.deploy.scorer import (
@@ -24,6 +25,7 @@ from lightning_sasv.deploy.scorer import (
     DecisionRule,
     Scorer,
     choose_rule,
+    fuse_trials,
     read_rule,
     unreachable,
 )
@@ -97,7 +99,6 @@ def export(
         'accept'
     """
     from lightning_sasv.results import scores_file
-    from lightning_sasv.scores import read_scores
 
     there = (check_links(fitted) / FOLDER).glob(f"*{SUFFIX}")
     found = {path.stem: path for path in sorted(there)}
@@ -108,11 +109,28 @@ def export(
     table = scores_file(Path(fitted), "dev") if dev is None else Path(dev)
     if not table.is_file():
         raise InputError(f"no dev scores at {table}; give their file with --dev")
-    scores = read_scores(table)
+    scores = _read_dev(model, table)
     _check_scores(model, scores, table)
     return write_bundle(
         out, model, scores, cost_model, name=system, about=model.about, overwrite=overwrite
     )
+
+
+def _read_dev(system: FittedSystem, path: Path) -> Scores:
+    """Scores of the dev trials, in the columns that the system fuses."""
+    from lightning_sasv.scores import read_scores, read_table
+
+    columns = system.columns
+    if columns.is_pair:
+        return read_scores(path)
+    table = read_table(path)
+    table.need([*columns.names, "label"], "this system")
+    named = {name: as_finite(table.numbers(name), f"{path}: {name}") for name in columns.names}
+    asv, cm, _ = columns.take(named)
+    fused = f"sasv_{system.name}"
+    extra = {name: named[name] for name in columns.names[columns.scores :]}
+    extra |= {fused: table.numbers(fused)} if fused in table else {}
+    return Scores(asv, cm, table.labels(), extra=extra)
 
 
 def _check_scores(system: FittedSystem, scores: Scores, table: Path) -> None:
@@ -120,7 +138,7 @@ def _check_scores(system: FittedSystem, scores: Scores, table: Path) -> None:
     written = scores.extra.get(f"sasv_{system.name}")
     if written is None or written.dtype.kind != "f":
         return
-    if not np.allclose(system(scores.asv, scores.cm).sasv, written, rtol=1e-5, atol=1e-5):
+    if not np.allclose(fuse_trials(system, scores).sasv, written, rtol=1e-5, atol=1e-5):
         raise InputError(
             f"{table} was not scored by this fit of {system.name}: its column sasv_{system.name} "
             "differs from what the fitted system says; fit and score again, or give other scores "
@@ -237,7 +255,7 @@ def _describe(
 ) -> dict[str, Any]:
     """Everything about a bundle that is not in the fitted system."""
     scorer = Scorer(system, rule, costs, {})
-    found = empirical_cost(scorer(dev.asv, dev.cm).accepted, dev.label, costs)
+    found = empirical_cost(scorer.decide(fuse_trials(system, dev)).accepted, dev.label, costs)
     limits = None
     if rule.bounds is not None:
         more = {"method": METHOD, "unreachable": unreachable(rule, costs)}
@@ -248,6 +266,7 @@ def _describe(
         "costs": asdict(costs),
         "bounds": limits,
         "fusion": system.config,
+        **({} if system.columns.is_pair else {"columns": list(system.columns.names)}),
         **({"warnings": system.warnings} if system.warnings else {}),
         "dev": {
             "trials": {str(code): int((dev.label == code).sum()) for code in TrialClass},

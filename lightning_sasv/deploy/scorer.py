@@ -1,4 +1,4 @@
-"""The scorer of a bundle: a pair of scores in, a decision with its reason out."""
+"""The scorer of a bundle: the scores of a trial in, a decision with its reason out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lightning_sasv.decisions import (
 )
 from lightning_sasv.deploy.bounds import Bounds, LLRBounds, dev_bounds
 from lightning_sasv.errors import InputError
-from lightning_sasv.fitted import frozen
+from lightning_sasv.fitted import FittedSystem, frozen
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.metrics.functional import a_dcf
@@ -59,7 +59,8 @@ def choose_rule(system: Fusion, dev: Scores, costs: CostModel) -> DecisionRule:
 
     Args:
         system: Fitted system, as a module or as it was read.
-        dev: Development trials, the ones it was fitted to.
+        dev: Development trials, the ones it was fitted to; of several columns ``asv`` and ``cm``
+            are (trials, columns).
         costs: Costs and priors of the application.
 
     Raises:
@@ -79,7 +80,7 @@ def choose_rule(system: Fusion, dev: Scores, costs: CostModel) -> DecisionRule:
             f"{costs.weight_miss:g}, C_fa,non π_non + C_fa,spf π_spf is "
             f"{costs.weight_fa_nontarget + costs.weight_fa_spoof:g}; both must be above 0"
         )
-    fused = frozen(system)(dev.asv, dev.cm)
+    fused = fuse_trials(frozen(system), dev)
     if system.gives_llrs:
         bounds = dev_bounds(fused.asv_llr, fused.cm_llr, dev.label)
         return DecisionRule(BAYES, -costs.log_beta, bounds)
@@ -90,6 +91,13 @@ def choose_rule(system: Fusion, dev: Scores, costs: CostModel) -> DecisionRule:
             "rejecting everyone; choose other costs, or a system with LLRs (L3c, L3t)"
         )
     return DecisionRule(THRESHOLD, found.threshold, None)
+
+
+def fuse_trials(system: FittedSystem, trials: Scores) -> FusedScores:
+    """Scores of trials by a system; measures of quality are among the further columns."""
+    names = system.columns.names[system.columns.scores :]
+    quality = np.stack([trials.extra[name] for name in names], axis=1) if names else None
+    return system(trials.asv, trials.cm, quality)
 
 
 def read_rule(content: Mapping[str, Any]) -> DecisionRule:
@@ -155,6 +163,9 @@ class Verdict:
 class Scorer:
     """A deployed fusion system: call it with an ASV and a CM score, or with arrays of them.
 
+    One of several scores is called with a mapping from the names of its columns (``columns``) to
+    scores of one trial or of several.
+
     Args:
         system: Fitted system, as a module or as it was read.
         rule: How it decides.
@@ -182,28 +193,58 @@ class Scorer:
         self.system, self.rule, self.costs = frozen(system), rule, costs
         self.metadata, self.bounds = metadata, bounds
 
-    def __call__(self, asv: Any, cm: Any, *, bounds: bool | None = None) -> Verdict:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the scores that it takes."""
+        return self.system.columns.names
+
+    def __call__(self, asv: Any, cm: Any = None, *, bounds: bool | None = None) -> Verdict:
         """Score and decide.
 
         Args:
-            asv: ASV score of a trial, or scores (trials,) as list, array or tensor.
+            asv: ASV score of a trial, or scores (trials,) as list, array or tensor; or a mapping
+                from the name of each column to its score, or scores, and nothing else.
             cm: CM score, or scores, of the same shape.
             bounds: Whether LLRs are kept within their bounds; by default as loaded.
 
         Raises:
-            InputError: A score that is not a finite number, or shapes that do not agree.
+            InputError: A score that is not a finite number, shapes that do not agree, or names
+                that are missing or unknown.
         """
-        sides = [side.tolist() if is_tensor(side) else side for side in (asv, cm)]
+        fused, single = self._named(asv) if isinstance(asv, Mapping) else self._pair(asv, cm)
+        return self.decide(fused, bounds=bounds, single=single)
+
+    def decide(
+        self, fused: FusedScores, *, bounds: bool | None = None, single: bool = False
+    ) -> Verdict:
+        """Decide on what the system says of trials; ``single`` gives plain numbers of one trial."""
+        if self.rule.kind == BAYES:
+            return self._bayes(fused, self.bounds if bounds is None else bounds, single)
+        return self._threshold(fused, single)
+
+    def _named(self, scores: Mapping[str, Any]) -> tuple[FusedScores, bool]:
+        """Fused scores of columns by name, and whether they are of one trial alone."""
+        fused = self.system(*self.system.columns.take(scores))
+        return fused, all(np.ndim(_listed(values)) == 0 for values in scores.values())
+
+    def _pair(self, asv: Any, cm: Any) -> tuple[FusedScores, bool]:
+        """Fused scores of a pair, and whether it is of one trial alone."""
+        if not self.system.columns.is_pair:
+            raise InputError(
+                f"this scorer takes {', '.join(self.columns)}; give a mapping from these names "
+                "to scores"
+            )
+        if cm is None:
+            raise InputError("cm is missing: give an ASV and a CM score, or a mapping of names")
+        sides = [_listed(side) for side in (asv, cm)]
         ranks = {np.ndim(side) for side in sides}
         if ranks == {0, 1}:
             raise InputError("asv and cm differ in shape: one is a number, the other is not")
         for name, side in zip(("asv", "cm"), sides, strict=True):
-            if self.system.columns.is_pair and np.ndim(side) > 1:
+            if np.ndim(side) > 1:
                 raise InputError(f"{name} must be one-dimensional, got shape {np.shape(side)}")
-        fused = self.system(*([side] if ranks == {0} else side for side in sides))
-        if self.rule.kind == BAYES:
-            return self._bayes(fused, self.bounds if bounds is None else bounds, ranks == {0})
-        return self._threshold(fused, ranks == {0})
+        single = ranks == {0}
+        return self.system(*([side] if single else side for side in sides)), single
 
     def _bayes(self, fused: FusedScores, bounds: bool, single: bool) -> Verdict:
         """The optimal policy on both LLRs."""
@@ -223,6 +264,10 @@ class Scorer:
         words = partial(threshold_sentences, margin > 0, fused.sasv, self.rule.threshold)
         accepted, score, gap = (_plain(part, single) for part in (margin > 0, fused.sasv, margin))
         return Verdict(accepted, score, None, None, gap, words)
+
+
+def _listed(values: Any) -> Any:
+    return values.tolist() if is_tensor(values) else values
 
 
 def _plain(values: Any, single: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -148,10 +149,11 @@ def examine(
     scores, codes = trials.scores, trials.codes
     far = far_scores(scores, codes, config["trim"])
     kept = np.flatnonzero(~far.any(axis=0))
+    seen = _as_seen(state, trials)
     found = [*_trimmed(config["trim"], far, codes), *_idle(trials)]
-    found += _few(config, trials.columns, codes[kept])
-    found += _dominated(config, state, trials, kept)
-    found += _narrow(config, state, trials.only(~far.any(axis=0)))
+    found += _few(config, seen.columns, codes[kept])
+    found += _dominated(config, state, seen, kept, trials.columns)
+    found += _narrow(config, state, seen.only(~far.any(axis=0)))
     found += _slopes(config, state) if config["calibration"] in CALIBRATIONS else ()
     if fused is not None:
         found += _orders(trials.columns, scores[:, kept], codes[kept], fused[kept])
@@ -168,6 +170,15 @@ def _in_words(doubt: Doubt, trials: DevTrials, where: Where) -> FitWarning:
     text = doubt.found + (f" ({'; '.join(shown)})" if shown else "")
     text += f"; {doubt.remedy}"
     return {"code": doubt.code, "text": text, "value": float(doubt.value), "trials": listed}
+
+
+def _as_seen(state: State, trials: DevTrials) -> DevTrials:
+    """The trials as the stages after the transforms see them."""
+    if "transform.word" not in state:
+        return trials
+    own = {name.removeprefix("transform."): value for name, value in state.items()}
+    columns = trials.columns.only([WORDS[k] != IGNORED for k in own["word"].tolist()])
+    return replace(trials, columns=columns, scores=apply_transforms(own, trials.scores))
 
 
 def _idle(trials: DevTrials) -> Iterator[Doubt]:
@@ -219,7 +230,7 @@ def _parameters(config: Config, columns: Columns) -> tuple[str, int]:
 
 
 def _dominated(
-    config: Config, state: State, trials: DevTrials, kept: NDArray[np.intp]
+    config: Config, state: State, trials: DevTrials, kept: NDArray[np.intp], given: Columns
 ) -> Iterator[Doubt]:
     """Classes whose width a few trials decide, where a fit goes by that."""
     columns, scores, codes = trials.columns, trials.scores, trials.codes
@@ -233,7 +244,8 @@ def _dominated(
                 found = f"the variance of the {columns.shown[k]} scores of class {code} rests on "
                 found += "one dev trial" if rows.size == 1 else f"{rows.size} dev trials"
                 remedy = f"correct such scores, leave them out (trim: {FAR:g}, say), or take L3t"
-                cells = np.column_stack([np.full_like(rows, k), rows])
+                place = given.names.index(columns.names[k])
+                cells = np.column_stack([np.full_like(rows, place), rows])
                 yield Doubt("dominated", rows.size, found, remedy, cells)
 
 
@@ -251,26 +263,20 @@ def _columns_that_count(config: Config, columns: Columns, code: TrialClass) -> I
 
 def _as_weighed(config: Config, state: State, points: Floats, code: TrialClass) -> Floats:
     """Points (d, n) of a class as the fit weighs them: a Student-t draws those far out nearer."""
-    if config["density"] != "student_t" or not state or "transform.word" in state:
+    if config["density"] != "student_t" or not state:
         return points
     mean, scatter, dof = state["density.mean"], state["density.scatter"], config["dof"]
     distance, _ = mahalanobis(points, mean[code], scatter[code])
-    weight = np.sqrt((dof + len(points)) / (dof + distance))
+    weight = np.sqrt((dof + len(mean[code])) / (dof + distance))
     return np.asarray(weight * (points - mean[code][:, None]))
 
 
 def _narrow(config: Config, state: State, trials: DevTrials) -> Iterator[Doubt]:
     """Columns in which a density is nearly singular, though not so much that it is an error."""
     own = {name.removeprefix("density."): value for name, value in state.items()}
-    if "density.mean" not in state:
-        return
-    columns, scores = trials.columns, trials.scores
-    if "transform.word" in state:
-        transforms = {name.removeprefix("transform."): value for name, value in state.items()}
-        columns = columns.only([WORDS[k] != IGNORED for k in transforms["word"].tolist()])
-        scores = apply_transforms(transforms, scores)
-    for code, column, variance in narrow(own, trials.codes):
-        found = width_in_words(code, column, variance, scores, {**config, "columns": columns})
+    settings = {**config, "columns": trials.columns}
+    for code, column, variance in narrow(own, trials.codes) if "density.mean" in state else ():
+        found = width_in_words(code, column, variance, trials.scores, settings)
         yield Doubt("narrow", variance, *found)
 
 

@@ -14,6 +14,11 @@ from lightning_sasv.fusion.features import products
 from lightning_sasv.fusion.transforms import domain
 from lightning_sasv.trials import TrialClass
 
+
+class SingularError(InputError):
+    """A density that is nearly singular in a column; the message has the remedy."""
+
+
 CONSTANT = 1e-12
 """A standard deviation below this share of max(1, |mean|) is none."""
 COPY = 1e-9
@@ -98,7 +103,7 @@ def check_widths(values: State, scores: Floats, codes: Codes, settings: Config) 
     for code, column, variance in narrow(values, codes):
         if variance < SINGULAR:
             words = "; ".join(width_in_words(code, column, variance, scores, settings))
-            raise InputError(f"{settings['label']}{words}")
+            raise SingularError(f"{settings['label']}{words}")
 
 
 def narrow(values: State, codes: Codes) -> Iterator[tuple[TrialClass, int, float]]:

@@ -13,6 +13,7 @@ from lightning_sasv.fusion.base import Fusion, columns_of, layout_of
 from lightning_sasv.fusion.columns import DevTrials
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FAILED, FitWarning, Where, examine, numbered
+from lightning_sasv.fusion.guards import SingularError
 from lightning_sasv.fusion.transforms import check_transforms
 from lightning_sasv.trials import FusedScores
 
@@ -92,6 +93,8 @@ class FusionSystem(Fusion, nn.Module):
         trials = self.dev_trials(asv, cm, labels, **more)
         try:
             self.store(self.fit_state(asv, cm, labels, **more))
+        except SingularError:
+            raise
         except InputError as error:
             doubts = examine(self.config | {"trim": self.trim}, {}, trials, None, where)
             causes = [one["text"] for one in doubts if one["code"] == "dominated"][:1]
@@ -132,14 +135,15 @@ class FusionSystem(Fusion, nn.Module):
         """
         columns, checked = self.checked(asv, cm, quality)
         rows, done = list[Tensor](), 0
-        for values in (asv, cm, quality)[: 2 + (columns.counts[2] > 0)]:
-            count = columns.counts[len(rows)]
+        for values, count in zip((asv, cm, quality), columns.counts, strict=True):
+            if not count:
+                continue
             own = (
                 values if isinstance(values, Tensor) else torch.from_numpy(checked[done:][:count].T)
             )
             own = own.to(self.fitted.device, torch.float64)
-            rows, done = [*rows, own[:, None] if own.ndim == 1 else own], done + count
-        scores = torch.cat(rows, dim=1).T
+            rows, done = [*rows, own[None] if own.ndim == 1 else own.T], done + count
+        scores = torch.cat(rows)
         return self.fuse_pairs(dict(self.named_buffers()), scores, columns)
 
     def extra_repr(self) -> str:

@@ -36,6 +36,21 @@ OUR_SYSTEMS: dict[str, dict[str, Any]] = {
     "J3": {"calibration": "joint", "rule": "nonlinear", "rho": "priors", "costs": "asvspoof5"},
     # M3 with the squares of the standardised scores.
     "Q3": {"calibration": "multinomial", "order": "squares", "rule": "nonlinear"},
+    # Order, penalty and transforms chosen by cross-validation over the speakers of dev.
+    "Q3cv": {
+        "calibration": "multinomial",
+        "rule": "nonlinear",
+        "penalty": "cv",
+        "order": "cv",
+        "transform": "cv",
+    },
+    # L3c with targets as positives of its CM side: with all bona fide speech its slope can be < 0.
+    "L3ct": {
+        "density": "gaussian",
+        "calibration": "paper",
+        "rule": "nonlinear",
+        "cm_positives": "target",
+    },
 }
 
 SYSTEMS: dict[str, dict[str, Any]] = PAPER_SYSTEMS | OUR_SYSTEMS

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from lightning_sasv.decisions import CostModel, simulate
+from lightning_sasv.fusion import SYSTEMS, build_system
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +17,10 @@ def trials() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     drawn = simulate(4_000, priors, seed=3)
     asv, cm, labels = map(torch.from_numpy, drawn[:3])
     return asv / 5, 2 * cm + 1, labels
+
+
+ALONE = [name for name in SYSTEMS if not build_system(name).needs_speakers]
+"""Systems that are fitted to scores and labels alone."""
 
 
 @pytest.fixture(scope="session")

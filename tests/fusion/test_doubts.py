@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system
+from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.fusion.doubts import as_warnings, warning_lines
 from lightning_sasv.fusion.outliers import deciding_trials, far_scores, misleading_trials
+from tests.fusion.conftest import ALONE
 
 TARGET, NONTARGET = 1, 2
 
@@ -78,15 +79,15 @@ def test_far_scores_are_counted_from_the_quartiles_of_their_class():
     assert not far_scores(pairs, codes, None).any()
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", ALONE)
 def test_healthy_trials_raise_no_doubt(trials, name):
     assert build_system(name).fit(*trials).warnings == []
 
 
-DOUBTED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3", "Q3"}
+DOUBTED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3", "Q3", "L3ct"}
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", ALONE)
 def test_one_outlier_is_named_where_it_matters_and_trimmed_away(trials, name):
     asv, cm, labels = (part.numpy().copy() for part in trials)
     row = int(np.flatnonzero(labels == NONTARGET)[5])

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_sasv.fusion import SYSTEMS, fit_and_fuse, fit_systems, system
+from lightning_sasv.fusion import fit_and_fuse, fit_systems, system
 from lightning_sasv.trials import Scores
+from tests.fusion.conftest import ALONE
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_no_fit_ever_sees_other_labels_or_scores_than_those_of_dev(dev, unseen, 
 
     monkeypatch.setattr(system.FusionSystem, "fit_state", spy)
     fit_and_fuse(dev, unseen)
-    assert len(seen) == len(SYSTEMS)
+    assert len(seen) == len(ALONE)
     for columns in seen:
         for column, expected in zip(columns, (dev.asv, dev.cm, dev.label), strict=True):
             assert np.array_equal(column, expected)
