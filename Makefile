@@ -13,7 +13,7 @@ unexport ARGS DATA SEED
 MAKEOVERRIDES :=
 
 PAPER  := B1 B1c L2 L2c L3 L3c B1v2 Post
-OURS   := L3t M3 J3 Q3
+OURS   := L3t M3 J3 Q3 Q3cv L3ct
 ON_DATA := $(if $(DATA),--data.root $(DATA))
 
 .PHONY: help setup test hashes help-texts lint table fit sweep report audio-demo faults fuzz attack bench clean $(PAPER) $(OURS)
@@ -66,6 +66,8 @@ L3t: ## Train and evaluate L3t (ours), nonlinear fusion of Student-t LLRs
 M3: ## Train and evaluate M3 (ours), nonlinear fusion of multinomial LLRs
 J3: ## Train and evaluate J3 (ours), nonlinear fusion trained jointly
 Q3: ## Train and evaluate Q3 (ours), nonlinear fusion of multinomial LLRs of scores and squares
+Q3cv: ## Train and evaluate Q3cv (ours), Q3 chosen by cross-validation over the speakers of dev
+L3ct: ## Train and evaluate L3ct (ours), L3c whose CM side is calibrated on targets
 $(PAPER) $(OURS): %: $(READY)
 	$(BIN)/lightning fit --config configs/$*.yaml --seed_everything $(SEED) $(ON_DATA) $(ARGS)
 

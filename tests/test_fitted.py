@@ -31,7 +31,8 @@ VARIANTS = SYSTEMS | {
 
 
 def fitted(name: str) -> FusionSystem:
-    return FusionSystem(**VARIANTS[name]).fit(*TRIALS[:3])
+    speakers = np.arange(600) % 4
+    return FusionSystem(**VARIANTS[name]).fit(*TRIALS[:3], speakers=speakers)
 
 
 def contents(path: Path, framework: str) -> tuple[dict[str, str], dict[str, Any]]:

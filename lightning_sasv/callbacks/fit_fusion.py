@@ -53,6 +53,7 @@ class FitFusion(Callback):
             rank_zero_warn("dev was scored in part and lacks a class of trials: nothing is fitted")
             return
         where = _names_of(pl_module.trial_set(), scored)
+        speakers = pl_module.trial_set().trials.speaker[scored.kept.numpy()]
         trials = trials_of(trainer, pl_module)
         for seed, cm, systems in zip(pl_module.seeds, scored.cm, pl_module.systems, strict=True):
             origin, reasons = origin_of(trainer, pl_module, seed), dict[str, str]()
@@ -61,7 +62,7 @@ class FitFusion(Callback):
                     system.warnings = system.examine(scored.asv, cm, scored.label, where)
                     continue
                 try:
-                    system.fit(scored.asv, cm, scored.label, where)
+                    system.fit(scored.asv, cm, scored.label, where, speakers=speakers)
                     system.fitted_on = trials.block(origin)
                 except InputError as error:
                     reasons[name] = str(error).removeprefix(system.label)

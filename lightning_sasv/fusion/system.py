@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -62,7 +62,15 @@ class FusionSystem(Fusion, nn.Module):
         return bool(self.fitted)
 
     def fit(
-        self, asv: Any, cm: Any, labels: Any, where: Where = numbered, **more: Any
+        self,
+        asv: Any,
+        cm: Any,
+        labels: Any,
+        where: Where = numbered,
+        *,
+        speakers: Any = None,
+        quality: Any = None,
+        columns: Sequence[str] | None = None,
     ) -> FusionSystem:
         """Learn everything from development trials.
 
@@ -76,10 +84,11 @@ class FusionSystem(Fusion, nn.Module):
             labels: ``TrialClass`` codes or words, (trials,).
             where: Names a trial in a warning, ``where(row, column)``; the column is ``asv`` or
                 ``cm`` for the pair, else the name of the column.
-            **more: ``speakers``, the enrolled speaker of each trial, (trials,), which ``cv`` needs;
-                ``quality``, measures of quality, (trials,) or (trials, q), linear features of
-                ``multinomial`` that no other stage looks at; ``columns``, the names of all columns
-                (``asv_…``, then ``cm_…``, then ``quality_…``), by default ``asv_1``, ``asv_2``, ….
+            speakers: Enrolled speaker of each trial, (trials,), which ``cv`` needs.
+            quality: Measures of quality, (trials,) or (trials, q): linear features of
+                ``multinomial`` that no other stage looks at.
+            columns: Names of all columns, ``asv_…``, then ``cm_…``, then ``quality_…``; by default
+                ``asv_1``, ``asv_2``, …, or those of the pair.
 
         Returns:
             The system itself.
@@ -89,7 +98,9 @@ class FusionSystem(Fusion, nn.Module):
                 an unknown label, a class without trials, or lengths that do not agree; what was
                 learned before stays.
         """
-        more = {name: value for name, value in more.items() if value is not None}
+        given = {"quality": quality, "columns": columns}
+        given |= {"speakers": speakers} if self.needs_speakers else {}
+        more = {key: value for key, value in given.items() if value is not None}
         trials = self.dev_trials(asv, cm, labels, **more)
         try:
             self.store(self.fit_state(asv, cm, labels, **more))

@@ -126,7 +126,7 @@ def system_names(text: str) -> list[str]:
 
     Example:
         >>> system_names("L3c,ours")
-        ['L3c', 'L3t', 'M3', 'J3', 'Q3']
+        ['L3c', 'L3t', 'M3', 'J3', 'Q3', 'Q3cv', 'L3ct']
     """
     parts = [part.strip() for part in re.split(r"[][,'\"]", text) if part.strip()]
     names = [name for part in parts for name in GROUPS.get(part, [part])]
@@ -144,7 +144,7 @@ def fit_systems(
     asv: Any,
     cm: Any,
     labels: Any,
-    names: Iterable[str] | Mapping[str, FusionSettings] = tuple(SYSTEMS),
+    names: Iterable[str] | Mapping[str, FusionSettings] | None = None,
     where: Where = numbered,
     *,
     speakers: Any = None,
@@ -159,7 +159,8 @@ def fit_systems(
         asv: ASV scores of the development trials.
         cm: CM scores of the development trials.
         labels: ``TrialClass`` codes or words of the development trials.
-        names: Keys of :data:`SYSTEMS`, or settings of systems by their names.
+        names: Keys of :data:`SYSTEMS`, or settings of systems by their names; by default all of
+            :data:`SYSTEMS` that these trials allow: without speakers none that needs them.
         where: Names a trial in the ``warnings`` of a system, see ``FusionSystem.fit``.
         speakers: Enrolled speaker of each trial.
         quality: Measures of quality of each trial.
@@ -177,8 +178,10 @@ def fit_systems(
         >>> sorted(fit_systems(asv, cm, labels, ["L2", "L3"])), [*fit_systems(asv, cm, labels, own)]
         (['L2', 'L3'], ['Mine'])
     """
-    wanted = names if isinstance(names, Mapping) else dict.fromkeys(names)
+    wanted = names if isinstance(names, Mapping) else dict.fromkeys(names or SYSTEMS)
     systems = {name: build_system(name, own, **overrides) for name, own in wanted.items()}
+    if names is None and speakers is None:
+        systems = {name: system for name, system in systems.items() if not system.needs_speakers}
     more = {"speakers": speakers, "quality": quality, "columns": columns}
     reasons: dict[str, str] = {}
     for name, system in systems.items():
@@ -233,7 +236,7 @@ def fuse_systems(
 
 
 def fit_and_fuse(
-    dev: Scores, evaluation: Scores, names: Iterable[str] = tuple(SYSTEMS), **overrides: Any
+    dev: Scores, evaluation: Scores, names: Iterable[str] | None = None, **overrides: Any
 ) -> tuple[dict[str, FusionSystem], dict[str, FusedScores]]:
     """Fit named systems on development scores and fuse evaluation scores with them.
 
@@ -242,7 +245,7 @@ def fit_and_fuse(
     Args:
         dev: Development scores with labels.
         evaluation: Scores to fuse.
-        names: Keys of :data:`SYSTEMS`.
+        names: Keys of :data:`SYSTEMS`; by default all that the development trials allow.
         **overrides: Arguments of :class:`FusionSystem` that replace those of every system.
 
     Returns:
@@ -255,7 +258,7 @@ def fit_and_fuse(
         >>> fused["B1"].sasv.round(decimals=1).tolist()
         [1.1, 2.6, -2.8]
     """
-    systems = fit_systems(dev.asv, dev.cm, dev.label, names, **overrides)
+    systems = fit_systems(dev.asv, dev.cm, dev.label, names, speakers=dev.speaker, **overrides)
     return systems, fuse_systems(systems, evaluation.asv, evaluation.cm)
 
 

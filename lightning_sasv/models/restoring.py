@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from lightning_sasv.checkpoints import AtomicCheckpointIO, need_trust
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import is_inside
+from lightning_sasv.fusion.system import SIZED_BY_DATA
 from lightning_sasv.models.cm_head import IN_DIM
 from lightning_sasv.plain import settings_of
 
@@ -257,7 +258,7 @@ def check_best(state: Mapping[str, Any], module: nn.Module) -> None:
 
 
 def _fills(kept: object, own: Tensor, name: str) -> bool:
-    """Whether a tensor can take the place of another; knots are as many as there were."""
+    """Whether a tensor can take the place of another; some are as long as the data made them."""
     if not isinstance(kept, Tensor):
         return False
-    return kept.numel() == own.numel() or name.endswith(("calibration.knots", "calibration.llrs"))
+    return kept.numel() == own.numel() or name.endswith(SIZED_BY_DATA)

@@ -35,4 +35,5 @@ def far() -> Scores:
 @pytest.fixture(scope="session")
 def systems(dev: Scores) -> dict[str, FusionSystem]:
     """Every named system, fitted."""
-    return fit_systems(dev.asv, dev.cm, dev.label, SYSTEMS)
+    speakers = np.arange(len(dev.label)) % 4  # those of the trials themselves are one
+    return fit_systems(dev.asv, dev.cm, dev.label, SYSTEMS, speakers=speakers)
