@@ -360,6 +360,7 @@ class Results:
         digests: SHA-256 of the scores of each set.
         whole: ``metrics.json`` of a table: means over its seeds.
         of_seeds: The folders of these seeds.
+        dev: Trials of dev, where another set is shown.
     """
 
     folder: Path
@@ -375,6 +376,7 @@ class Results:
     digests: dict[str, str] = field(default_factory=dict)
     whole: Metrics = field(default_factory=dict)
     of_seeds: list[Path] = field(default_factory=list)
+    dev: Scores | None = None
 
     @property
     def shown(self) -> Metrics:
@@ -476,6 +478,7 @@ def read_results(folder: str | Path, seed: int | None = None) -> Results:
         {name: _digest(from_scores(scores, source)) for name, scores in sets.items()},
         whole,
         of_seeds,
+        sets.get("dev") if split != "dev" else None,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -44,6 +44,8 @@ class Comparison:
         method: Of the interval.
         drawn: What was drawn: ``speaker``, ``impostor``, ``attack``; or ``trial``.
         verdict: What it means, in words.
+        speakers_needed: How many it would take at least to tell the two apart; NaN where they are,
+            or where speakers were not drawn.
     """
 
     metric: str
@@ -58,10 +60,13 @@ class Comparison:
     method: str
     drawn: tuple[str, ...]
     verdict: str
+    speakers_needed: float = math.nan
 
     def as_dict(self) -> dict[str, Any]:
-        """The comparison as plain values."""
-        return {**asdict(self), "drawn": list(self.drawn)}
+        """The comparison as plain values, as results files have it."""
+        found = {**asdict(self), "drawn": list(self.drawn)}
+        del found["speakers_needed"]
+        return found
 
     @property
     def apart(self) -> bool:
@@ -176,13 +181,25 @@ def _compared(
     by_seed: Sequence[float],
     p_adjusted: float,
 ) -> Comparison:
-    found = one.interval(method="percentile")
-    words = _verdict(family, pair, one, found, p_adjusted)
+    interval = one.interval(method="percentile")
+    words = _verdict(family, pair, one, interval, p_adjusted)
     if seeds_are_clear(by_seed) and not is_clear(p_adjusted) and one.speakers is not None:
         words = f"all {len(by_seed)} seeds agree, the speakers do not: {words}"
-    ends, ps = (found.low, found.high), (one.p_value, p_adjusted)
-    how = family.words, str(found.method)
-    return Comparison(family.metric, *pair, one.value, *ends, *ps, *how, family.drawn, words)
+    ends, ps = (interval.low, interval.high), (one.p_value, p_adjusted)
+    how = family.words, str(interval.method)
+    wanted = math.nan if is_clear(p_adjusted) else _needed(family, one)
+    found = Comparison(family.metric, *pair, one.value, *ends, *ps, *how, family.drawn, words)
+    return replace(found, speakers_needed=wanted)
+
+
+def _needed(family: _Family, one: Resampled) -> float:
+    """Speakers that a difference needs; NaN where that is no more than there are, or no number."""
+    if one.speakers is None or one.value == 0:
+        return math.nan
+    tests = family.size if family.adjust == "holm" else 1
+    deviation = float(np.nanstd(one.replicates, ddof=1))
+    wanted = speakers_needed(one.value, deviation, one.speakers, tests)
+    return wanted if one.speakers < wanted < 1e6 else math.nan
 
 
 def seeds_are_clear(differences: Sequence[float], alpha: float = 0.05) -> bool:
@@ -233,12 +250,7 @@ def _not_apart(
         f"{pair[0]} and {pair[1]} cannot be told apart on {where} "
         f"(difference {size}, {low} to {high}; {p})"
     )
-    if one.speakers is None:
-        return words
-    tests = family.size if family.adjust == "holm" else 1
-    deviation = float(np.nanstd(one.replicates, ddof=1))
-    wanted = speakers_needed(one.value, deviation, one.speakers, tests)
-    if not one.speakers < wanted < 1e6:
+    if math.isnan(wanted := _needed(family, one)):
         return words
     return f"{words}; at least {float(f'{wanted:.2g}'):,.0f} speakers would be needed"
 

@@ -204,6 +204,8 @@ def _draw_points(axes: Axes, panel: Panel, series: Series, depth: float) -> None
     many, thin = len(series.x) > 1, _mark(series) in ("plus", "cross")
     look: dict[str, Any] = {"s": 9, "alpha": 0.45, "zorder": 1 - depth} if many else {"s": 26}
     look |= {"linewidths": (0.8 if many else 1.5) if thin else 0} | ({} if many else {"zorder": 3})
+    if "size" in series.more:
+        look["s"] = 3 + 22 * np.asarray(series.more["size"]) ** 2
     colour, label = _stroke(series)["color"], series.label or None
     axes.scatter(series.x, series.y, color=colour, marker=MARKS[_mark(series)], label=label, **look)
 

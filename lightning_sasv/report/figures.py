@@ -20,7 +20,8 @@ from lightning_sasv.plugins import name_of
 from lightning_sasv.report import curves, planes
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
-from lightning_sasv.report.speakers_and_costs import forest, operating_points, speakers
+from lightning_sasv.report.differences import forest, speakers
+from lightning_sasv.report.operating import operating_points
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 
 SAMPLE = 500

@@ -35,7 +35,9 @@ const PAINT = {
   },
   points(plot, s) {
     const [x, y] = s.source ? sampleOf(report.pairs[s.source.pair])[report.classes.indexOf(s.style)] : [numbers(s.x), numbers(s.y)];
-    marks(plot, x, y, s.style, many(s) ? "" : "strong", many(s) ? 2.4 : 5, s.mark);
+    const sizes = s.more && s.more.size !== undefined ? numbers(s.more.size) : null;
+    if (sizes) for (let k = 0; k < x.length; k += 1) marks(plot, [x[k]], [y[k]], s.style, "", 1.4 + 3.2 * sizes[k], s.mark);
+    else marks(plot, x, y, s.style, many(s) ? "" : "strong", many(s) ? 2.4 : 5, s.mark);
   },
   area(plot, s) {
     dress(plot.line(numbers(s.x), numbers(s.y), { class: "area" }), s.style);

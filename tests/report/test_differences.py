@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.bootstrap import bootstrap
+from lightning_sasv.metrics.intervals import percentile_ends as bootstrap_ends
 from lightning_sasv.report import write_report
 from lightning_sasv.report.curves import Material
+from lightning_sasv.report.differences import forest, speakers
 from lightning_sasv.report.figures import describe
-from lightning_sasv.report.speakers_and_costs import costs_at, forest, speakers
+from lightning_sasv.report.operating import RHOS, TAUS, costs_at, operating_points
 from lightning_sasv.results import Results, read_results
-from tests.report.conftest import write_folder
+from tests.report.conftest import write_folder, write_small_table
 from tests.report.test_report import _speakers_differ
 
 
@@ -36,7 +39,7 @@ def test_the_misses_of_speakers_are_those_of_the_real_scores(real: Results) -> N
     assert "L3c LA_0038 27, LA_0002 15, LA_0027 9 of 76" in figure.caption
 
 
-TAUS = np.array([-3, -1, 0.511, 2, 4, 6])
+SOME = np.array([-3, -1, 0.511, 2, 4, 6])
 COSTS = {
     "L3c": (
         [0.274, 0.095, 0.0767, 0.142, 0.275, 0.304],
@@ -51,8 +54,27 @@ COSTS = {
 
 @pytest.mark.parametrize("name", COSTS)
 def test_costs_over_operating_points(real: Results, name: str) -> None:
-    found = costs_at(real.fused[name], real.scores.label, TAUS)
-    np.testing.assert_allclose(found, COSTS[name], atol=6e-4)
+    found = costs_at(real.fused[name], real.scores.label, SOME)
+    np.testing.assert_allclose(found[:2], COSTS[name], atol=6e-4)
+
+
+def test_costs_of_the_figure_are_those_of_the_metrics(real: Results) -> None:
+    """At the point of a-dcf1 the lines are the four costs of metrics.json, the band an interval."""
+    name = "L3c"
+    figure = operating_points(Material.of(real.only([name]), 400))
+    assert len(figure.data) == len(RHOS) * len(TAUS)
+    at = TAUS[np.argmin(abs(TAUS - 0.511))]
+    (row,) = (row for row in figure.data if row["rho"] == "2/3" and row["tau"] == at)
+    values = real.metrics[name]["sets"]["eval"]["values"]
+    keys = {"actual": "act_a_dcf", "minimum": "min_a_dcf", "dev": "dev_a_dcf"}
+    for key, metric in {**keys, "policy": "policy_a_dcf"}.items():
+        assert row[key] == pytest.approx(values[metric], abs=2e-4), key
+    assert real.scores.speaker is not None
+    costs = bootstrap("act_a_dcf", real.fused[name], real.scores.label, real.scores.speaker, 400)
+    ends = bootstrap_ends(costs.replicates)
+    assert (row["low"], row["high"]) == pytest.approx(ends, abs=2e-4), "the same draws"
+    shown = {one.label for one in figure.panels[0].series}
+    assert {"actual", "minimum", "dev threshold", "policy"} < shown
 
 
 def test_the_forest_shows_differences_to_the_reference(small: Results) -> None:
@@ -71,6 +93,17 @@ def test_the_forest_shows_differences_to_the_reference(small: Results) -> None:
     assert set(shown) == {"A", "B", "C"} - {best}
     assert shown["C"].x[0] > 5
     assert len(figure.data) == len(material.sure.comparisons)
+
+
+def test_of_a_table_the_forest_has_lines_of_speakers_and_of_seeds(tmp_path: Path) -> None:
+    material = Material.of(read_results(write_small_table(tmp_path / "t")))
+    figure = forest(material)
+    assert figure is not None
+    rows = len(figure.panels[0].y.ticks or ())
+    assert len(figure.panels[0].series) == 1 + 3 * rows
+    both = {row["drawn"] for row in figure.data}
+    assert both == {"seed speaker", "speaker"}
+    assert all("speakers_needed" in row for row in figure.data)
 
 
 def test_data_of_figures_are_files(small_folder: Path, tmp_path: Path) -> None:

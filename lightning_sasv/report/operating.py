@@ -1,0 +1,202 @@
+"""Cost over operating points: actual, smallest, at the threshold of dev, and of the policy.
+
+An operating point is a threshold τ = −log β̃ that costs and priors ask for, at a spoof share ρ̃; the
+area between actual and smallest cost is the calibration loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lightning_sasv.checks import Codes, Floats, as_labels
+from lightning_sasv.decisions import CostModel, compared
+from lightning_sasv.metrics.bootstrap import replicate_weights
+from lightning_sasv.metrics.functional.dcf import a_dcf_weights, cost_at, dcf_of, normaliser
+from lightning_sasv.metrics.functional.points import Classes, Detection
+from lightning_sasv.metrics.intervals import percentile_ends
+from lightning_sasv.report.curves import Material
+from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
+from lightning_sasv.results import PREFIX
+from lightning_sasv.trials import CLASS_ORDER, FusedScores
+
+RHO = 2 / 3
+"""Spoof share, weighted by cost, that the files show: that of the costs a-dcf1."""
+RHOS = {"2/3": RHO, "0.1": 0.1, "1/3": 1 / 3, "1/2": 0.5, "0.9": 0.9}
+"""Spoof shares that the page lets choose."""
+TAUS = np.unique([*np.linspace(-6, 6, 25), 0.511])
+
+
+def costs_of(tau: float, rho: float = RHO) -> CostModel:
+    """Unit costs, and priors that ask for the threshold τ with the spoof share ρ̃."""
+    beta = math.exp(-tau)  # C π of targets over that of all others
+    target = beta / (1 + beta)
+    return CostModel(1.0, 1.0, 1.0, target, (1 - target) * (1 - rho), (1 - target) * rho)
+
+
+def costs_at(
+    scores: Floats,
+    labels: Codes,
+    taus: Floats = TAUS,
+    rho: float = RHO,
+    dev: Detection | None = None,
+) -> Floats:
+    """Normalised a-DCF at operating points: actual, smallest, at the thresholds best on dev.
+
+    Args:
+        scores: Fused scores.
+        labels: ``TrialClass`` codes.
+        taus: Thresholds that costs and priors ask for.
+        rho: Spoof share.
+        dev: Scores of dev by class; without them the last row is NaN.
+    """
+    task = _task(scores, labels)
+    rows = []
+    for tau in taus:
+        weights = a_dcf_weights(costs_of(tau, rho))
+        found = dcf_of(task, weights)
+        at = math.nan if dev is None else dcf_of(dev, weights).threshold
+        fixed = math.nan if dev is None else cost_at(task, weights, at) / normaliser(weights)
+        rows.append((found.actual, found.min, fixed))
+    return np.array(rows).T
+
+
+def policy_costs_at(fused: FusedScores, labels: Codes, taus: Floats, rho: float) -> Floats:
+    """Normalised a-DCF of the Bayes rule on the pair of LLRs at operating points."""
+    score, _ = compared(fused, costs_of(0.0, rho))
+    task = _task(np.asarray(score), labels)
+    weights = [a_dcf_weights(costs_of(tau, rho)) for tau in taus]
+    pairs = zip(taus, weights, strict=True)
+    return np.array([cost_at(task, own, tau) / normaliser(own) for tau, own in pairs])
+
+
+def _task(scores: Floats, labels: Codes) -> Detection:
+    return Classes({"sasv": scores}, as_labels(labels)).task("sasv")
+
+
+class Band(NamedTuple):
+    """Errors of each speaker at thresholds, and how often each is drawn in a replicate.
+
+    Attributes:
+        errors: Targets rejected, nontargets and spoofs accepted, (3, speakers, thresholds).
+        trials: Trials of each class, (3, speakers).
+        weights: (replicates, speakers).
+    """
+
+    errors: Floats
+    trials: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, scores: Floats, labels: Codes, speakers: np.ndarray, taus: Floats, n: int) -> Band:
+        """Count the errors at thresholds, and draw speakers."""
+        names, of_trial = np.unique(speakers, return_inverse=True)
+        above = np.searchsorted(taus, scores)  # so many thresholds lie below a score
+        size = (names.size, taus.size + 1)
+        errors, trials = [], []
+        for code in CLASS_ORDER:
+            own = labels == code
+            cells = of_trial[own] * size[1] + above[own]
+            counts = np.bincount(cells, minlength=size[0] * size[1]).reshape(size)
+            total, rejected = counts.sum(1), counts.cumsum(1)[:, :-1]
+            errors.append(rejected if code == CLASS_ORDER[0] else total[:, None] - rejected)
+            trials.append(total)
+        drawn = np.array(list(replicate_weights(names.size, names, n)), float)
+        return cls(np.array(errors, float), np.array(trials, float), drawn)
+
+    def rates(self) -> Floats:
+        """Error rates of each replicate, (3, replicates, thresholds); NaN where none was drawn."""
+        with np.errstate(invalid="ignore"):
+            found: Floats = (self.weights @ self.errors) / (self.weights @ self.trials.T).T[
+                :, :, None
+            ]
+        return found
+
+    def ends(self, taus: Floats, rho: float) -> Floats:
+        """95 % percentile interval of the actual cost at each operating point."""
+        rates, found = self.rates(), []
+        for place, tau in enumerate(taus):
+            weights = np.array(a_dcf_weights(costs_of(tau, rho)))
+            costs = (weights[:, None] * rates[:, :, place]).sum(0) / normaliser(tuple(weights))
+            found.append(percentile_ends(costs))
+        return np.array(found).T
+
+
+class _Row(NamedTuple):
+    """A row of the data of the figure."""
+
+    system: str
+    rho: str
+    tau: float
+    actual: float
+    minimum: float
+    dev: float
+    policy: float
+    low: float
+    high: float
+
+
+def operating_points(material: Material) -> Figure:
+    """Costs of every system over operating points; between actual and smallest lies its loss."""
+    labels = ("τ = −log β̃", "normalised a-DCF")
+    x, y = Axis(-6.4, 6.4, labels[0]), Axis(0, 1.1, labels[1])
+    panels, data = [], []
+    for name in material.results.fused:
+        for rho, rows in _rows(material, name):
+            series = _series(np.array([row[2:] for row in rows]))
+            only = "" if RHOS[rho] == RHO else "page"
+            of = {"system": name, "rho": rho}
+            panels.append(Panel(x, y, series, name, of=of, only=only))
+            data += [row._asdict() for row in rows]
+    words = shared()["words"]["operating_points"]
+    choices = {"rho": {rho: f"ρ̃ = {rho}" for rho in RHOS}}
+    title = "Cost over operating points"
+    return Figure("operating_points", title, panels, words, choices, labels=labels, data=data)
+
+
+def _rows(material: Material, name: str) -> Iterator[tuple[str, list[_Row]]]:
+    """The data of a system, by spoof share."""
+    results = material.results
+    scores, trials, dev = results.fused[name], results.scores, results.dev
+    system, n = results.systems.get(name), 0 if results.parts else material.replicates
+    on_dev = None if dev is None else dev.extra.get(f"{PREFIX}{name}")
+    task = None if dev is None or on_dev is None else _task(on_dev, dev.label)
+    fused = system(trials.asv, trials.cm) if system is not None and system.gives_llrs else None
+    band = None
+    if n and trials.speaker is not None:
+        band = Band.of(scores, trials.label, trials.speaker.astype(str), TAUS, n)
+    none = np.full(TAUS.size, math.nan)
+    for key, rho in RHOS.items():
+        found = costs_at(scores, trials.label, TAUS, rho, task)
+        policy = none if fused is None else policy_costs_at(fused, trials.label, TAUS, rho)
+        ends = (none, none) if band is None else band.ends(TAUS, rho)
+        columns = (TAUS, *found, policy, *ends)
+        yield key, [_Row(name, key, *values) for values in np.array(columns).T.tolist()]
+
+
+def _series(columns: Floats) -> list[Series]:
+    """Lines of the four costs, the calibration loss, and the band of speakers."""
+    taus, actual, least, dev, policy, low, high = columns.T
+    hover = "τ {x:.2f}: actual {y:.3f}, minimum {least:.3f}"
+    first = Series("line", "actual", taus, actual.clip(max=2), "actual", hover=hover)
+    found = [
+        replace(first, more={"least": least}),
+        Series("line", "best", taus, least, "minimum"),
+        _between(taus, actual, least, "actual", "calibration loss"),
+    ]
+    for values, style, label in ((dev, "first", "dev threshold"), (policy, "third", "policy")):
+        if np.isfinite(values).all():
+            found.append(Series("line", style, taus, values.clip(max=2), label))
+    if np.isfinite(low).all():
+        found.append(_between(taus, low, high, "reference", "95 % of actual, by speaker"))
+    return found
+
+
+def _between(x: Floats, low: Floats, high: Floats, style: str, label: str) -> Series:
+    """The area between two lines."""
+    edge = np.concatenate([low, high[::-1]]).clip(max=2)
+    return Series("area", style, np.concatenate([x, x[::-1]]), edge, label)
