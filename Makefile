@@ -83,7 +83,7 @@ CM   ?= $(firstword $(wildcard $(AUDIO)/../weights/AASIST.pth $(AUDIO)/../../wei
 ASV  ?= $(firstword $(wildcard $(AUDIO)/../weights/ecapa $(AUDIO)/../../weights/ecapa))
 audio-demo: $(READY)  ## Audio to results: AUDIO=DIR (ASVspoof 2019 LA layout), CM=AASIST.pth, ASV=ecapa folder
 	@test -n "$(AUDIO)" || { echo "say where the audio is: make audio-demo AUDIO=DIR [CM=FILE] [ASV=DIR]"; exit 2; }
-	$(BIN)/lightning extract --audio "$(AUDIO)" --out "$(DEMO)/embeddings" $(if $(CM),--cm "$(CM)") $(if $(ASV),--asv "$(ASV)")
+	$(BIN)/lightning extract --audio "$(AUDIO)" --out "$(DEMO)/embeddings" --train_asv $(if $(CM),--cm "$(CM)") $(if $(ASV),--asv "$(ASV)")
 	$(BIN)/lightning fit --config configs/model/small_corpus.yaml --model.systems '[L3c,B1,B1c,L2,L2c,L3,B1v2,Post]' --data.root "$(DEMO)/embeddings" --data.protocols "$(AUDIO)" $(ARGS)
 	$(BIN)/lightning table --data.root "$(DEMO)/embeddings" --data.protocols "$(AUDIO)" --epochs 40 --lr 2e-4 --weight_decay 0.03 --class_weights '[0.99,0.01]' --out "$(DEMO)/table1"
 

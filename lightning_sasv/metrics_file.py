@@ -38,7 +38,7 @@ SAME = ("fingerprint", "costs", "tandem_costs", "eer_convention", "corpus", "sca
 """Fields in which all systems of a set agree."""
 SAME_CORPUS = ("corpus", "scale", "twin_seed")
 """Fields in which all sets agree."""
-_OWN = ("fitted", "warnings", "key", "system_key", "best_epoch")
+_OWN = ("fitted", "warnings", "key", "system_key", "best_epoch", "network")
 """What both versions say of a system."""
 
 

@@ -1,9 +1,10 @@
 """A folder of results: the only reader and writer of what a run leaves behind.
 
-    scores/{dev,eval}.csv          every trial with its scores, sasv_<system> for each system
+    scores/{dev,eval}.csv          every trial with its scores, sasv_<system> for each system,
+                                   cm_score_<system> where it has a network of its own
     fitted/<system>.safetensors    fitted systems
     metrics.json                   metrics of each system on each set, rates as fractions
-    checkpoints/best.ckpt          the best epoch of a training
+    checkpoints/best.ckpt          the best epoch of a training, best_<system> of a system's own
     seed<N>/…                      all this for each seed of a table, and draws.json, the
                                    replicates of its intervals; the table has besides
     table.{md,csv,tex}             its means over seeds, those of metrics.json
@@ -242,9 +243,9 @@ def fitted_file(folder: Path, name: str) -> Path:
     return folder / FOLDER / f"{name}{SUFFIX}"
 
 
-def checkpoint_file(folder: Path) -> Path:
-    """Checkpoint of the best epoch."""
-    return folder / "checkpoints" / "best.ckpt"
+def checkpoint_file(folder: Path, network: str | None = None) -> Path:
+    """Checkpoint of the best epoch, of a system's own network by its name."""
+    return folder / "checkpoints" / ("best.ckpt" if network is None else f"best_{network}.ckpt")
 
 
 def write_set(folder: str | Path, split: str, table: ScoreTable | Scores) -> Path:
@@ -575,7 +576,7 @@ def _fused(
                 "them, fuse the scores again"
             )
     for name, system in systems.items():
-        own = system(scores.asv, scores.cm).sasv
+        own = system(scores.asv, scores.cm_of(name)).sasv
         if name not in found:
             found[name] = own
         elif not np.allclose(own, found[name], rtol=1e-6, atol=1e-6):

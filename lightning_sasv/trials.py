@@ -35,6 +35,9 @@ SPLITS = ("dev", "eval")
 TWIN = "twin"
 """Name of the simulated corpus; it never takes a real one's, nor the other way round."""
 
+OWN_CM = "cm_score_"
+"""Beginning of the name of a column of CM scores of one system's own network."""
+
 CLASS_ORDER = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
 """The classes, positives first."""
 
@@ -112,6 +115,10 @@ class Scores:
         named = ("asv", "cm", "label", "speaker", "utterance", "attack")
         own = {name: getattr(self, name) for name in named}
         return {name: values for name, values in (own | self.extra).items() if values is not None}
+
+    def cm_of(self, system: str) -> Any:
+        """CM scores that a system fuses: of its own network, ``cm_score_<system>``, or shared."""
+        return self.extra.get(f"{OWN_CM}{system}", self.cm)
 
     def __len__(self) -> int:
         return len(self.label)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +18,28 @@ from lightning_sasv.callbacks.keep_best import checkpoint_in_use
 from lightning_sasv.callbacks.run_folder import folder_of_run, is_dry_run, take_folder
 from lightning_sasv.data.corpus import TrialSet
 from lightning_sasv.files import ensure_directory
+from lightning_sasv.fusion import SYSTEMS
 from lightning_sasv.fusion.doubts import reason_of
 from lightning_sasv.fusion.zoo import check_some_left
 from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
-from lightning_sasv.models.scoring import has_every_class, score_table
+from lightning_sasv.models.scoring import ScoredTrials, has_every_class, score_table
 from lightning_sasv.record import Origin, Trials
 from lightning_sasv.results import (
     METRICS_FILE,
+    PREFIX,
     check_metrics,
     dev_thresholds,
     fit_entry,
     merge_metrics,
+    scores_file,
     set_entries,
     thresholds_in,
     write_set,
     write_systems,
 )
-from lightning_sasv.scores import ScoreTable
-from lightning_sasv.trials import TWIN, TrialClass
+from lightning_sasv.scores import ScoreTable, read_table
+from lightning_sasv.trials import OWN_CM, TWIN, FusedScores, TrialClass
 
 
 class WriteResults(Callback):
@@ -49,13 +53,22 @@ class WriteResults(Callback):
     Args:
         folder: Where to write; by default the folder of the run.
         logs: Log the metrics as well.
+        beside: Keep the columns that score files have of other systems.
+        own: The network is that of its systems alone: its CM scores stand in columns of their own.
 
     Attributes:
         overwrite: Whether results that do not belong beside the new ones give way.
     """
 
-    def __init__(self, folder: str | None = None, logs: bool = True) -> None:
+    def __init__(
+        self,
+        folder: str | None = None,
+        logs: bool = True,
+        beside: bool = False,
+        own: bool = False,
+    ) -> None:
         self.folder, self.logs = folder, logs
+        self.beside, self.own = beside, own
         self.overwrite = False
         self._dev: dict[int, dict[str, float]] = {}  # thresholds of dev, by seed and system
 
@@ -116,12 +129,33 @@ class WriteResults(Callback):
                 }
             if writes:
                 check_metrics(folder / METRICS_FILE, found, self.overwrite)
-                write_set(folder, data.name, score_table(data, scored._replace(cm=cm), fused))
+                self._write_scores(folder, data, scored._replace(cm=cm), fused)
             if self.logs and metrics:
                 _log(pl_module, data.name, found)
             if writes and metrics:
                 write_systems(folder, systems, {"corpus": pl_module.corpus.name, "seed": seed})
                 merge_metrics(folder / METRICS_FILE, found, self.overwrite)
+
+    def _write_scores(
+        self, folder: Path, data: TrialSet, scored: ScoredTrials, fused: Mapping[str, FusedScores]
+    ) -> None:
+        """Write the scores of a set, beside those of other networks."""
+        new, path = score_table(data, scored, fused), scores_file(folder, data.name)
+        if self.own:
+            new.extra.update({f"{OWN_CM}{name}": new.cm for name in fused})
+        if self.beside and path.is_file():
+            there = read_table(path).to_scores()
+            kept = {n: column for n, column in there.extra.items() if n not in new.extra}
+            extra = dict(sorted((kept | new.extra).items(), key=lambda item: _place(item[0])))
+            new = replace(new, cm=there.cm if self.own else new.cm, extra=extra)
+        write_set(folder, data.name, new)
+
+
+def _place(column: str) -> tuple[bool, int, str]:
+    """Where a column stands: scores of systems in the order of their list, then CM scores."""
+    own, names = column.startswith(OWN_CM), list(SYSTEMS)
+    name = column.removeprefix(OWN_CM if own else PREFIX)
+    return own, names.index(name) if name in names else len(names), name
 
 
 def _log(pl_module: SASVModule, split: str, found: Metrics) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -110,6 +110,7 @@ def export(
     if not table.is_file():
         raise InputError(f"no dev scores at {table}; give their file with --dev")
     scores = _read_dev(model, table)
+    scores = replace(scores, cm=scores.cm_of(system))
     _check_scores(model, scores, table)
     return write_bundle(
         out, model, scores, cost_model, name=system, about=model.about, overwrite=overwrite

@@ -64,10 +64,15 @@ class ModelSettings:
         negative_slope: Slope of the LeakyReLU.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty in Adam.
-        class_weights: Weights of spoof and bona fide in the loss.
+        objective: What networks are trained for; auto trains one for the CM label, and those of
+            Post and B1v2 for their own scores.
+        class_weights: Weights of spoof and bona fide in the loss, or of spoof, target and
+            nontarget; by default 0.1 and 0.9 for the CM label, else all alike.
         fusion: Settings that replace those of every system, e.g. {rho: 0.5}; {trim: 3} leaves dev
             scores out of the fits that lie more than 3 interquartile ranges beyond the quartiles of
             their class.
+        monitor: What the best epoch is chosen by: val/cm_eer, or val/sasv_eer or val/a_dcf of
+            networks that are one system's own; by default what fits the objective.
     """
 
     in_dim: int | None = None
@@ -75,8 +80,10 @@ class ModelSettings:
     negative_slope: float = 0.3
     lr: float = 5e-5
     weight_decay: float = 1e-3
-    class_weights: tuple[float, float] = (0.1, 0.9)
+    objective: str = "auto"
+    class_weights: tuple[float, float] | tuple[float, float, float] | None = None
     fusion: dict[str, Setting | None] | None = None
+    monitor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,12 +139,13 @@ def table(
     paper: bool = True,
     threads: int = 1,
     overwrite: bool = False,
+    one_network: bool = False,
     processes: int | None = None,
     launcher: Launcher = "here",
     seeds_per_job: int = 3,
     launcher_options: LauncherOptions | None = None,
 ) -> TableResults:
-    """Table 1 of the paper: train one CM head per seed, fit and evaluate every system on it.
+    """Table 1 of the paper: train the networks of each seed, fit and evaluate every system.
 
     Works on the embedded twin, a simulated corpus, unless --data.root names a real one. What is
     finished is kept: run again, and only what is missing is computed. Results of another
@@ -162,6 +170,8 @@ def table(
         threads: CPU threads; the last bits of a result depend on it.
         overwrite: Begin anew: remove the results that are in OUT, whatever they were made with, and
             write there though it holds other files.
+        one_network: Train one network for each seed, for the CM label, and apply the formulas of
+            Post and B1v2 to it as well.
         processes: Processes that share the work on this machine; by default one for each core, up
             to four, and one on a GPU. The results do not depend on it.
         launcher: Where to run: here, or as submitted jobs: local (on this machine) or slurm.
@@ -175,7 +185,8 @@ def table(
 
     folder, wanted, numbers = Path(out), read_systems(systems), parse_seeds(seeds)
     replicates = _replicates(replicates, len(wanted))  # a mistake before anything is trained
-    recipe = Recipe(asdict(model), asdict(data), asdict(trainer), threads)
+    settings = asdict(model) | ({"objective": "cm"} if one_network else {})
+    recipe = Recipe(settings, asdict(data), asdict(trainer), threads)
     files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
     with lock(folder), Workers(make_corpus, recipe) as workers:
         check_folder(folder, TABLE, overwrite)
@@ -201,8 +212,8 @@ def table(
         shown = write_table(folder, found, names, draws, paper, failure_lines(failed))
     of = of_in(found[0][names[0]], "eval")
     whole = of["corpus"] == TWIN and data.scale == 1 and trainer.max_epochs >= 10
-    checks = order_checks(shown.rows) if whole else []
-    return TableResults(folder, shown.rows, shown.remarks, checks, shown.warnings, shown.pairs)
+    told = order_checks(shown.rows) if whole else [], shown.warnings, shown.pairs
+    return TableResults(folder, shown.rows, shown.remarks, *told)
 
 
 def _replicates(wanted: int, systems: int) -> int:

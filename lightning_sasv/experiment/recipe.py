@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lightning_sasv.models import SASVModule
 
 RECIPE_FILE = "recipe.json"
+SHARED = "cm"
+"""Name of the network that systems share."""
 MAX_SEED, MAX_SEEDS = 2**32 - 1, 1000
 """Largest seed, as for Lightning's ``seed_everything``, and most seeds of a range."""
 
@@ -56,11 +58,31 @@ class Recipe:
                 f"{devices}; --processes and --launcher share the seeds out"
             )
 
-    def module(self, seeds: Sequence[int]) -> SASVModule:
-        """The module that trains so many seeds together; a wrong setting is an ``InputError``."""
-        from lightning_sasv.models import SASVModule
+    def module(self, seeds: Sequence[int], networks: Sequence[str] = (SHARED,)) -> SASVModule:
+        """The module that trains so many seeds together; a wrong setting is an ``InputError``.
 
+        Args:
+            seeds: The seeds.
+            networks: Networks of each of them.
+        """
+        from lightning_sasv.models import SASVModule
+        from lightning_sasv.models.networks import Networks
+
+        if list(networks) != [SHARED]:
+            return Networks(networks, tuple(seeds), **self.model)
         return SASVModule(**self.model, systems=(), seeds=tuple(seeds))
+
+    def network_of(self, system: str) -> str:
+        """The network of a system: its own name where it has one, else the shared one."""
+        from lightning_sasv.models.objectives import rule_of
+
+        own = self.model.get("objective", "auto") in ("auto", "fused")
+        return system if own and rule_of(system) is not None else SHARED
+
+    def networks(self, systems: Sequence[str]) -> list[str]:
+        """The networks that systems need, the shared one first."""
+        found = dict.fromkeys(self.network_of(name) for name in systems)
+        return sorted(found, key=lambda name: name != SHARED)
 
     def datamodule(self, seeds: Sequence[int] = (), corpus: Corpus | None = None) -> SASVDataModule:
         """The data module, with a corpus that was made before, if there is one."""
@@ -80,13 +102,23 @@ class Recipe:
         """
         import torch
 
+        from lightning_sasv.models.objectives import CMObjective
+
+        data = {"threads": self.threads, "corpus": corpus.name, "data": corpus.fingerprint}
+        model = {**self.model, "in_dim": corpus.train.cm.dim}
+        if model.get("monitor") is None:
+            model.pop("monitor", None)
+        if model.get("objective", "auto") in ("auto", "cm"):  # as when there was no other
+            model.pop("objective", None)
+            model["class_weights"] = model.get("class_weights") or CMObjective.default_weights
+        else:
+            data["asv_train"] = corpus.train.asv_fingerprint
         parts = {
-            "model": {**self.model, "in_dim": corpus.train.cm.dim},
+            "model": model,
             "trainer": {**self.trainer, **(used or {})},
             "data": {"batch_size": self.datamodule().batch_size},
         }
         settings = {f"{part}.{name}": own[name] for part, own in parts.items() for name in own}
-        data = {"threads": self.threads, "corpus": corpus.name, "data": corpus.fingerprint}
         versions = {"lightning_sasv": __version__, "torch": torch.__version__}
         plain: dict[str, Any] = json.loads(json.dumps(settings | data | versions))
         return plain
@@ -138,16 +170,37 @@ def read_noted(file: Path) -> dict[str, Any]:
     return found
 
 
-def read_group(file: Path, key: str) -> list[int]:
-    """Seeds that were begun together under this key, as their folder notes them; none of others."""
+class Group(NamedTuple):
+    """What is trained together.
+
+    Attributes:
+        seeds: The seeds.
+        networks: Networks of each of them.
+    """
+
+    seeds: Sequence[int]
+    networks: Sequence[str] = (SHARED,)
+
+    def noted(self, key: str) -> dict[str, Any]:
+        """What is noted of it in the folder of its training."""
+        others = {} if list(self.networks) == [SHARED] else {"networks": list(self.networks)}
+        return {"key": key, "seeds": list(self.seeds), **others}
+
+    def name(self, key: str) -> str:
+        """Name of that folder."""
+        return digest([*self.noted(key).values()])
+
+
+def read_group(file: Path, key: str) -> Group:
+    """What was begun together under this key, as its folder notes it; nothing of another key."""
     noted = read_noted(file)
     if noted.get("key") != key:
-        return []
-    seeds: Any = noted.get("seeds")
+        return Group((), ())
+    seeds, networks = noted.get("seeds"), noted.get("networks", [SHARED])
     with suppress(InputError, TypeError):
-        found = parse_seeds(",".join(map(str, seeds)))
-        ours = file.parent.name == digest([key, found])
-        if ours and seeds == found and len(found) <= MAX_SEEDS:
+        found = Group(parse_seeds(",".join(map(str, seeds))), networks)  # type: ignore[arg-type]
+        same = found.noted(key) == noted and file.parent.name == found.name(key)
+        if same and len(found.seeds) <= MAX_SEEDS and all(isinstance(n, str) for n in networks):
             return found
     raise damaged(file)
 

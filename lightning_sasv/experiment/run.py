@@ -3,52 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import Any, cast
 
 import torch
-from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning import Callback, LightningDataModule, Trainer
 from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.loggers import CSVLogger
 
 from lightning_sasv import results
-from lightning_sasv.callbacks import FitFusion, KeepBest, LeaveSignals, SaveLast, WriteResults
-from lightning_sasv.callbacks.standard import usable
-from lightning_sasv.callbacks.write_results import finish
-from lightning_sasv.checkpoints import AtomicCheckpointIO, identity, read_checkpoint
+from lightning_sasv.callbacks import KeepBest, SaveLast
+from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
-from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.data.datamodule import SASVDataModule
+from lightning_sasv.errors import RunError
 from lightning_sasv.experiment.recipe import (
+    SHARED,
+    Group,
     Recipe,
     check_recipe,
-    damaged,
-    digest,
     make_corpus,
     read_group,
-    read_noted,
 )
+from lightning_sasv.experiment.seed_folder import SeedFolder, failures, fill
+from lightning_sasv.experiment.trainer import device_settings, make_trainer
 from lightning_sasv.experiment.workers import Workers, usable_processes
-from lightning_sasv.files import ensure_directory, write_json, write_text
-from lightning_sasv.fitted import read_fitted
+from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.fusion import SYSTEMS, FusionSettings, build_system
-from lightning_sasv.fusion.doubts import reason_of
-from lightning_sasv.fusion.zoo import check_some_left
 from lightning_sasv.locks import lock
-from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import restoring
-from lightning_sasv.plain import fits
 from lightning_sasv.report.draws import draw_seed
 from lightning_sasv.signals import advising
-from lightning_sasv.trials import SPLITS
+
+__all__ = ["Job", "begin", "failures", "make_trainer", "run_job", "train_stack"]
 
 GROUP_FILE = "group.json"
-FAILED_FILE = "failed.json"
-"""In the folder of a seed: keys of systems that could not be fitted there, and the reasons."""
 
 
 @dataclass(frozen=True)
@@ -76,67 +68,6 @@ class Job:
     own: Mapping[str, FusionSettings] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class SeedFolder:
-    """The folder ``seed<N>`` of a table, laid out like any folder of results.
-
-    Attributes:
-        path: The folder.
-        key: Key of the training; entries with another key are not ours. One without any was not
-            finished.
-        own: Settings of the systems that are not ours.
-    """
-
-    path: Path
-    key: str
-    own: Mapping[str, FusionSettings] = field(default_factory=dict)
-
-    def metrics(self) -> Metrics:
-        """What is finished; results of another configuration are an error, never mixed in."""
-        file = self.path / results.METRICS_FILE
-        found = results.read_metrics(file) if file.exists() else {}
-        for name, entry in found.items():
-            if entry.get("key", self.key) != self.key:
-                raise InputError(
-                    f"{self.path} holds results of another configuration, data set or version "
-                    f"({name}); choose another --out, or add --overwrite to replace them"
-                )
-        return {name: entry for name, entry in found.items() if "key" in entry}
-
-    def missing(self, systems: Iterable[str]) -> list[str]:
-        """Systems without a finished result under their present configuration.
-
-        Metrics are noted as finished last; where one of the other files has been removed since,
-        every system is missing.
-        """
-        found = self.metrics()
-        files = [results.scores_file(self.path, split) for split in SPLITS]
-        files += [results.fitted_file(self.path, name) for name in found]
-        files.append(results.checkpoint_file(self.path))
-        if not all(file.is_file() for file in files):
-            return list(systems)
-        keys = {name: entry.get("system_key") for name, entry in {**found, **self.failed()}.items()}
-        return [name for name in systems if keys.get(name) != self.system_key(name)]
-
-    def failed(self) -> dict[str, dict[str, str]]:
-        """Systems that could not be fitted: their ``system_key`` and ``reason``."""
-        file = self.path / FAILED_FILE
-        found = read_noted(file) if file.exists() else {}
-        if not fits(found, dict[str, dict[str, str]]):
-            raise damaged(file)
-        return found
-
-    def system_key(self, name: str) -> str:
-        """Key of a fusion system's configuration."""
-        return digest(build_system(name, self.own.get(name)).config)
-
-    def with_earlier(self, systems: Sequence[str]) -> SeedFolder:
-        """The same, with the settings of systems of others that an earlier command fitted here."""
-        names = [name for name in self.metrics() if name not in (*SYSTEMS, *systems)]
-        earlier = {name: read_fitted(results.fitted_file(self.path, name)).config for name in names}
-        return replace(self, own={**self.own, **cast("Mapping[str, FusionSettings]", earlier)})
-
-
 def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     """Find every mistake that can be found before the work: in settings, data, and on disk.
 
@@ -153,19 +84,27 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
         if place == job.out or place.is_dir():
             ensure_directory(place)
     quiet()
-    module, used = job.recipe.module(job.seeds[:1]), device_settings(job.recipe)
+    networks = job.recipe.networks(job.systems)
+    module, used = job.recipe.module(job.seeds[:1], networks), device_settings(job.recipe)
     for name in job.systems:
         build_system(name, job.own.get(name), **(job.recipe.model.get("fusion") or {}))
     corpus = make_corpus(job.recipe)
     corpus.check()
-    module.check(corpus)
+    module.check(corpus, training=True)
     if overwrite:
         results.clear_seeds(job.out)
     key = check_recipe(job.out, job.recipe.content(corpus, used))
     for path in sorted(job.out.glob("seed[0-9]*")):
         SeedFolder(path, key).metrics()  # also of seeds that are not asked for now
-    folders = {seed: SeedFolder(job.out / f"seed{seed}", key, job.own) for seed in job.seeds}
+    folders = {seed: seed_folder(job, seed, key, corpus) for seed in job.seeds}
     return corpus, key, [seed for seed, one in folders.items() if one.missing(job.systems)]
+
+
+def seed_folder(job: Job, seed: int, key: str, corpus: Corpus) -> SeedFolder:
+    """The folder of a seed; it knows which systems have networks of their own."""
+    own = [name for name in job.systems if job.recipe.network_of(name) == name]
+    marks = dict.fromkeys(own, corpus.train.asv_fingerprint)
+    return SeedFolder(job.out / f"seed{seed}", key, job.own, marks)
 
 
 def run_job(
@@ -187,7 +126,7 @@ def run_job(
         workers: Processes that are getting ready already.
     """
     corpus, key, missing = begin(job, overwrite)
-    groups = _groups(job, key, missing)
+    groups = _groups(job, key, missing, corpus)
     number = usable_processes(len(groups), processes, job.recipe.threads)
     silent = replace(job, progress=False)
     others = [(silent, groups[n::number], key) for n in range(1, number)]
@@ -197,28 +136,52 @@ def run_job(
     return key
 
 
-def _groups(job: Job, key: str, missing: Sequence[int]) -> list[list[int]]:
-    """Groups of seeds to train together: those begun before under this key, then the rest."""
+def _groups(job: Job, key: str, missing: Sequence[int], corpus: Corpus) -> list[list[Group]]:
+    """What to train together: what was begun so before under this key, then the rest."""
+    lacking = {
+        seed: set(job.recipe.networks(seed_folder(job, seed, key, corpus).missing(job.systems)))
+        for seed in missing
+    }
     groups = []
-    left = list(missing)
     for file in sorted((job.out / "training").glob(f"*/{GROUP_FILE}")):
-        seeds = read_group(file, key)
-        if set(seeds) & set(left):
-            groups.append(seeds)
-            left = [seed for seed in left if seed not in seeds]
-    return groups + [left[n : n + job.stack] for n in range(0, len(left), job.stack)]
+        begun = read_group(file, key)
+        if any(lacking.get(seed, set()) & set(begun.networks) for seed in begun.seeds):
+            groups.append(begun)
+            for seed in set(begun.seeds) & lacking.keys():
+                lacking[seed] -= set(begun.networks)
+    left = [seed for seed in missing if lacking[seed]]
+    for place in range(0, len(left), job.stack):
+        seeds = left[place : place + job.stack]
+        wanted = set[str]().union(*(lacking[seed] for seed in seeds))
+        networks = [name for name in job.recipe.networks(job.systems) if name in wanted]
+        own = [name for name in networks if name != SHARED]
+        # by itself, for what stands beside a head in memory shows in its last bits
+        groups += [Group(seeds, part) for part in ([SHARED] * (SHARED in wanted), own) if part]
+    return _by_seeds(groups)
+
+
+def _by_seeds(groups: Sequence[Group]) -> list[list[Group]]:
+    """Groups that share seeds together: they write to the same folders, one after the other."""
+    found: list[list[Group]] = []
+    for group in groups:
+        same = [part for part in found if any(set(one.seeds) & set(group.seeds) for one in part)]
+        found = [part for part in found if part not in same]
+        found.append([*(one for part in same for one in part), group])
+    return found
 
 
 def _run_groups(
-    job: Job, groups: Sequence[Sequence[int]], key: str, corpus: Corpus | None = None
+    job: Job, parts: Sequence[Sequence[Group]], key: str, corpus: Corpus | None = None
 ) -> None:
     """Train and evaluate groups of seeds one after the other."""
     quiet()
     torch.set_num_threads(job.recipe.threads)
-    for seeds in groups:
+    for part in parts:
         try:
-            corpus = train_stack(job, seeds, key, corpus)
-            for seed in set(seeds) & set(job.seeds) if job.replicates else ():
+            for seeds, networks in part:
+                corpus = train_stack(job, seeds, networks, key, corpus)
+            done = {seed for seeds, _ in part for seed in seeds}
+            for seed in done & set(job.seeds) if job.replicates else ():
                 folder = job.out / f"seed{seed}"
                 failed = SeedFolder(folder, key).failed()
                 names = [name for name in job.systems if name not in failed]
@@ -230,31 +193,14 @@ def _run_groups(
             ) from error
 
 
-def make_trainer(callbacks: Sequence[Callback], **settings: Any) -> Trainer:
-    """A Trainer as in ``configs/base.yaml``."""
-    return Trainer(
-        **{"devices": 1, **settings, "accelerator": usable(settings.get("accelerator", "auto"))},
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        deterministic=True,
-        callbacks=[*callbacks, LeaveSignals()],
-        plugins=[AtomicCheckpointIO()],
-        enable_model_summary=False,
-    )
-
-
-def device_settings(recipe: Recipe) -> dict[str, str]:
-    """Device and precision that a Trainer takes on this machine, by their plain names."""
-    try:
-        made = make_trainer([], logger=False, enable_checkpointing=False, **recipe.trainer)
-    except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"the Trainer refuses its settings: {said}") from None
-    return {"accelerator": made.strategy.root_device.type, "precision": str(made.precision)}
-
-
-def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None = None) -> Corpus:
-    """Train the heads of several seeds together, then do with each what ``fit`` does with one.
+def train_stack(
+    job: Job,
+    seeds: Sequence[int],
+    networks: Sequence[str],
+    key: str,
+    corpus: Corpus | None = None,
+) -> Corpus:
+    """Train the networks of several seeds together, then do with each what ``fit`` does with one.
 
     A training that was broken off goes on from its last finished epoch; a finished one is only
     loaded.
@@ -262,15 +208,16 @@ def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None 
     Args:
         job: Recipe, systems, seeds that are asked for, and where to write.
         seeds: Those that are trained together.
+        networks: Networks of each seed, trained together as well.
         key: Key of the results.
         corpus: The corpus, if it was made before.
 
     Returns:
         The corpus.
     """
-    data = job.recipe.datamodule(seeds, corpus)
-    folder = job.out / "training" / digest([key, list(seeds)])
-    module, best = job.recipe.module(seeds), KeepBest(save=False)
+    module, best = job.recipe.module(seeds, networks), KeepBest(save=False)
+    data, group = job.recipe.datamodule(module.seeds, corpus), Group(seeds, networks)
+    folder = job.out / "training" / group.name(key)
     bar = [RichProgressBar()] if job.progress else []
     trainer = make_trainer(
         [best, SaveLast(str(folder)), *bar],
@@ -285,82 +232,32 @@ def train_stack(job: Job, seeds: Sequence[int], key: str, corpus: Corpus | None 
     with lock(folder), restoring(), again:
         if last.exists():
             read_checkpoint(last)  # a bad one is refused before anything is written
-        write_text(folder / GROUP_FILE, json.dumps({"key": key, "seeds": list(seeds)}) + "\n")
+        write_text(folder / GROUP_FILE, json.dumps(group.noted(key)) + "\n")
         trainer.fit(module, datamodule=data, ckpt_path=last if last.exists() else None)
-        for copy, seed in enumerate(seeds):
-            target = SeedFolder(job.out / f"seed{seed}", key, job.own)
-            if seed in job.seeds and (missing := target.missing(job.systems)):
-                target = target.with_earlier(job.systems)
-                wanted = {*target.metrics(), *job.systems}
-                names = [name for name in dict.fromkeys([*SYSTEMS, *target.own]) if name in wanted]
-                head = module.alone(copy, names, dict(target.own))
-                fill(target, head, data, missing, int(best.epoch[copy]), job.recipe.trainer)
+        for copy, (network, seed) in enumerate(product(networks, seeds)):
+            if seed in job.seeds:
+                target = seed_folder(job, seed, key, data.corpus)
+                _fill_from(job, target, network, module, copy, data, int(best.epoch[copy]))
     return data.corpus
 
 
-def fill(
-    folder: SeedFolder,
+def _fill_from(
+    job: Job,
+    target: SeedFolder,
+    network: str,
     module: SASVModule,
-    data: LightningDataModule,
-    missing: Sequence[str],
+    copy: int,
+    data: SASVDataModule,
     epoch: int,
-    device: Mapping[str, Any],
 ) -> None:
-    """Fit and evaluate the systems of one seed and write everything.
-
-    Args:
-        folder: Where to write.
-        module: The head of the seed, and its systems.
-        data: The corpus.
-        missing: Systems whose results, if there are any, are of no use.
-        epoch: The best epoch.
-        device: Settings of the Trainer that trained it.
-    """
-    file, done = folder.path / results.METRICS_FILE, folder.metrics()
-    if done.keys() & set(missing):
-        results.write_metrics(file, {name: done[name] for name in done if name not in missing})
-    fit = FitFusion(each_epoch=False, says=False)  # said at the end, of all seeds together
-    callbacks = [fit, WriteResults(str(folder.path), logs=False)]
-    settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = make_trainer(callbacks, default_root_dir=folder.path, **settings, **device)
-    finish(trainer, module, data)
-    checkpoint = results.checkpoint_file(folder.path)
-    trainer.save_checkpoint(checkpoint, weights_only=True)
-    found = results.read_metrics(file)
-    _note_failed(folder, module)
-    weights = identity(checkpoint) | {"epoch": epoch, "step": None}
-    for name in [name for name in module.names if name in found]:
-        own = {"key": folder.key, "best_epoch": epoch, "system_key": folder.system_key(name)}
-        found[name] |= own
-        for one in found[name]["sets"].values():
-            one["of"]["checkpoint"] = weights
-    results.write_metrics(file, found)
-
-
-def failures(job: Job) -> dict[str, str]:
-    """Systems of a job that could not be fitted for a seed, each with its reason.
-
-    Raises:
-        InputError: There is no other.
-    """
-    found: dict[str, str] = {}
-    for seed in reversed(job.seeds):
-        failed = SeedFolder(job.out / f"seed{seed}", "").failed()
-        found |= {n: f"{one['reason']} (seed {seed})" for n, one in failed.items()}
-    found = {name: found[name] for name in job.systems if name in found}
-    check_some_left(job.systems, found)
-    return found
-
-
-def _note_failed(folder: SeedFolder, module: SASVModule) -> None:
-    """Note which systems of a seed could not be fitted, and why."""
-    why = {name: reason_of(one.warnings) for name, one in module.systems[0].items()}
-    failed = {
-        name: {"system_key": folder.system_key(name), "reason": reason}
-        for name, reason in why.items()
-        if reason is not None
-    }
-    if failed:
-        write_json(folder.path / FAILED_FILE, failed)
-    else:
-        (folder.path / FAILED_FILE).unlink(missing_ok=True)
+    """Fill what a folder lacks of the systems of a network."""
+    recipe = job.recipe
+    missing = [name for name in target.missing(job.systems) if recipe.network_of(name) == network]
+    if missing:
+        target = target.with_earlier(job.systems)
+        wanted = {*target.metrics(), *job.systems}
+        known = [name for name in dict.fromkeys([*SYSTEMS, *target.own]) if name in wanted]
+        names = [name for name in known if recipe.network_of(name) == network]
+        own = {name: target.own[name] for name in names if name in target.own}
+        head = module.alone(copy, names, own)
+        fill(target, head, data, missing, epoch, recipe.trainer)

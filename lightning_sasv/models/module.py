@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -127,7 +127,10 @@ class SASVModule(Trained):
         if monitor not in (None, *MONITORS):
             raise InputError(f"model.monitor: expected {' or '.join(MONITORS)}, got {monitor!r}")
         if not self.names and name == "cm" and monitor not in (None, "val/cm_eer"):
-            raise InputError(f"model.monitor: {monitor} is that of a system, and there is none")
+            raise InputError(
+                f"model.monitor: {monitor} is that of a system; a network that several share has "
+                "val/cm_eer"
+            )
         return nn.ModuleList([made])
 
     def setup(self, stage: str) -> None:
@@ -189,8 +192,13 @@ class SASVModule(Trained):
         self, copy: int, systems: Sequence[str], own: dict[str, FusionSettings] | None = None
     ) -> SASVModule:
         """The head of one seed as a module of its own, with systems of its own."""
-        new = {"systems": tuple(systems), "seeds": (self.seeds[copy],), "own_systems": own or None}
-        module = SASVModule(**(dict(self.hparams) | new))
+        return self.as_one(copy, systems, {"own_systems": own or None})
+
+    def as_one(self, copy: int, systems: Sequence[str], settings: dict[str, Any]) -> SASVModule:
+        """A copy of the head as a module of its own, with other settings."""
+        new = {"systems": tuple(systems), "seeds": (self.seeds[copy],), **settings}
+        known = {name: value for name, value in self.hparams.items() if name != "networks"}
+        module = SASVModule(**known | new)
         module.head.to(self.head.dtype).load_state_dict(self.head.select(copy).state_dict())
         return module
 

@@ -133,7 +133,8 @@ def _with_metrics(results: Results) -> Results:
         known = metrics.get(name, {})
         if not values_in(known, results.split):
             system, scores = results.systems.get(name), results.scores
-            asv, cm = (None, None) if system is None else as_pair(system(scores.asv, scores.cm))
+            pair = scores.asv, scores.cm_of(name)
+            asv, cm = (None, None) if system is None else as_pair(system(*pair))
             columns = {"sasv": fused} | ({} if system is None else {"asv": asv, "cm": cm})
             values = all_metrics(asv, cm, fused, scores.label)
             trials = Trials(from_scores(scores, results.source))

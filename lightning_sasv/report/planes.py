@@ -132,7 +132,7 @@ def find_pairs(
     raw = np.stack([scores.asv, scores.cm]).astype(np.float64)
     groups: list[tuple[list[str], Floats]] = [([], raw)]
     for name, system in systems.items():
-        values = as_pair(system(scores.asv, scores.cm))
+        values = as_pair(system(scores.asv, scores.cm_of(name)))
         members = next((m for m, known in groups if np.array_equal(known, values)), None)
         if members is None:
             groups.append(([name], values))

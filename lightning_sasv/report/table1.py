@@ -267,8 +267,9 @@ def notes(rows: Sequence[Row], metrics: Metrics, sure: Sure) -> list[str]:
         lines.append(known["paper"])
     if of["simulated"] is True or of["corpus"] == TWIN:
         lines.append(known["twin"])
-    if any(row.system in ("B1v2", "Post") and row.cells["sasv_eer"].paper for row in rows):
-        lines.append(known["network"])
+    own = [row.system for row in rows if "network" in metrics[row.system]]
+    if own or any(r.system in ("B1v2", "Post") and r.cells["sasv_eer"].paper for r in rows):
+        lines.append(known["network" if own else "one_network"])
     return lines
 
 

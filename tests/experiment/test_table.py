@@ -27,6 +27,7 @@ from lightning_sasv.experiment.recipe import check_recipe, parse_seeds
 from lightning_sasv.experiment.run import Job, train_stack
 from lightning_sasv.fitted import read_fitted_systems
 from lightning_sasv.fusion import PAPER_SYSTEMS, SYSTEMS, system_names
+from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.metrics.intervals import over_seeds
 from lightning_sasv.metrics.registry import metrics_for
@@ -418,3 +419,41 @@ def test_settings_that_only_one_recipe_has_are_named(tmp_path: Path) -> None:
     words = r"\(model.lr 1 there, 3 now, model.old 2 there, not noted now\)"
     with pytest.raises(InputError, match=words):
         check_recipe(tmp_path, {"model.lr": 3})
+
+
+def test_post_and_b1v2_have_networks_of_their_own(finished: Path, tmp_path: Path) -> None:
+    """The others are what they are beside one network, to the bit."""
+    table(tmp_path / "one", "--one-network", seeds="1-2")
+    for seed in ("seed1", "seed2"):
+        places = (finished / seed, tmp_path / "one" / seed)
+        mine, one = (read_scores(place / "scores/eval.csv") for place in places)
+        for name, column in one.extra.items():
+            own = name in ("sasv_Post", "sasv_B1v2")
+            assert np.array_equal(mine.extra[name], column) is not own, name
+        assert np.array_equal(mine.cm, one.cm)
+        for name in ("Post", "B1v2"):
+            fused = fuse(SYSTEMS[name]["rule"], 0.5, mine.asv, mine.cm_of(name))
+            np.testing.assert_allclose(mine.extra[f"sasv_{name}"], fused, rtol=1e-12)
+        assert "cm_score_Post" not in one.extra
+        kept = {path.name for path in (finished / seed / "checkpoints").iterdir()}
+        assert kept == {"best.ckpt", "best_Post.ckpt", "best_B1v2.ckpt"}
+    assert "networks of their own" in (finished / "table.md").read_text()
+    assert "the same network as B1" in (tmp_path / "one" / "table.md").read_text()
+    loaded = SASVModule.load_from_checkpoint(finished / "seed1/checkpoints/best_B1v2.ckpt")
+    assert (loaded.hparams["objective"], loaded.names) == ("fused", ("B1v2",))
+
+
+def test_systems_are_added_to_a_network_that_was_trained_without(tmp_path: Path) -> None:
+    """Columns of one network stay when those of another are written beside them."""
+    out = tmp_path / "out"
+    table(out, "--systems", "Post", seeds="1")
+    first = read_scores(out / "seed1/scores/eval.csv")
+    assert not (out / "seed1/checkpoints/best.ckpt").exists()
+    table(out, "--systems", "B1,Post", seeds="1")
+    both = read_scores(out / "seed1/scores/eval.csv")
+    assert np.array_equal(both.extra["sasv_Post"], first.extra["sasv_Post"])
+    assert np.array_equal(both.extra["sasv_B1"], both.asv + both.cm)
+    assert np.array_equal(both.cm_of("Post"), first.cm)
+    assert not any("different runs" in note for note in read_results(out).notes)
+    found = ["--fitted", str(out / "seed1"), "--system", "Post"]
+    main(["export", *found, "--out", str(tmp_path / "bundle")])
