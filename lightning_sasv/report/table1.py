@@ -191,6 +191,8 @@ def mean_metrics(seeds: Sequence[Metrics], systems: Sequence[str]) -> Metrics:
             "fitted_on": _common(list(map(seed_of, entries)), [e["fitted_on"] for e in entries]),
             "warnings": _seed_warnings(entries),
         }
+        own = {entry["network"] for entry in entries if "network" in entry}
+        merged[system] |= {"network": own.pop()} if own else {}
     return merged
 
 
@@ -267,7 +269,7 @@ def notes(rows: Sequence[Row], metrics: Metrics, sure: Sure) -> list[str]:
         lines.append(known["paper"])
     if of["simulated"] is True or of["corpus"] == TWIN:
         lines.append(known["twin"])
-    own = [row.system for row in rows if "network" in metrics[row.system]]
+    own = any("network" in entry for entry in metrics.values())
     if own or any(r.system in ("B1v2", "Post") and r.cells["sasv_eer"].paper for r in rows):
         lines.append(known["network" if own else "one_network"])
     return lines
