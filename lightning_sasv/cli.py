@@ -38,6 +38,7 @@ COMMANDS = {
     "export": ("export", "export", "write a fitted system as a checked bundle for deployment"),
     "fuse": ("scores", "fuse", "fit fusion systems on dev scores, fuse eval scores"),
     "evaluate": ("scores", "evaluate", "every metric of score files; compares systems"),
+    "merge": ("scores", "merge", "add counts of trials that `evaluate --state` wrote"),
     "referee": ("scores", "referee", "published values against what their score files give"),
     "decide": ("scores", "decide", "accept or reject each trial at given costs and priors"),
     "convert": ("scores", "convert", "turn a score file into another format"),

@@ -47,7 +47,7 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "metrics_file": ("record",),
     "results": ("fitted", "metrics_file", "locks"),
     "report": ("results", "console"),
-    "evaluation": ("report", "systems"),
+    "evaluation": ("report", "systems", "counting"),
     "deploy": ("results",),
     "plain": (),
     "tensor_files": ("program",),
@@ -178,6 +178,8 @@ export --fitted fused --system L3t --out bundle --dev dev.csv
 WITHOUT_TORCH = """
 convert dev.csv --to parquet --out dev.parquet
 evaluate dev.csv dev.parquet --by attack --ci trial --replicates 39 --llrs --json out.json
+evaluate dev.csv --state dev.counts.safetensors --ci none
+merge dev.counts.safetensors --out all.counts.safetensors
 referee claims.yaml
 decide dev.csv --fitted fused --compare
 report fused
@@ -236,6 +238,7 @@ PUBLIC = {  # the function that does the work of each command
     "export": "deploy.export",
     "fuse": "evaluation.fuse",
     "evaluate": "evaluation.evaluate",
+    "merge": "evaluation.merge",
     "referee": "evaluation.referee",
     "decide": "evaluation.decide",
     "convert": "scores.convert",

@@ -35,6 +35,7 @@ PARSED = {
     "--data.trials LIST": "trials of the reader's own",
     "make test": "minutes",
     "srun": "SLURM",
+    "$SLURM": "SLURM",
     "MLFlowLogger": "mlflow",
     "AASIST.from_checkpoint": "weights",
     "class_path: my_networks": "weights of the reader's own",

@@ -8,7 +8,9 @@ from lightning_sasv import evaluation, scores
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_notes, print_written, progress
 from lightning_sasv.evaluation.claims import sources_of
+from lightning_sasv.evaluation.counted import CountedResults
 from lightning_sasv.report.tables import (
+    print_counted,
     print_evaluation,
     print_policies,
     print_results,
@@ -34,11 +36,18 @@ def evaluate(json: str | None, csv: str | None, overwrite: bool, **options: Any)
     """Show what :func:`evaluation.evaluate` finds, then write it: a full disk costs no result."""
     with progress() as begin:
         result = evaluation.evaluate(**options, tell=print_notes, begin=begin)
-    print_evaluation(result)
+    show = print_counted if isinstance(result, CountedResults) else print_evaluation
+    show(result)
     if json is not None:
         result.write(json, overwrite)
     if csv is not None:
         result.write_csv(csv, overwrite)
+
+
+@options_of(evaluation.merge)
+def merge(**options: Any) -> None:
+    """Say what :func:`evaluation.merge` wrote."""
+    print_written(evaluation.merge(**options))
 
 
 @options_of(evaluation.referee)

@@ -22,7 +22,6 @@ from lightning_sasv.metrics.functional.cllr import cllr_of_shares
 from lightning_sasv.metrics.functional.dcf import (
     a_dcf_weights,
     bayes_threshold,
-    cm_dcf_weights,
     normaliser,
 )
 from lightning_sasv.metrics.functional.eer import Convention
@@ -171,7 +170,7 @@ def _dcf(task: str, part: str) -> Callable[[Block, Settings], Ends | None]:
     def find(block: Block, settings: Settings) -> Ends | None:
         points: dict[str, list[tuple[float, ...]]] = {
             "sasv": [a_dcf_weights(settings.costs)],
-            "cm": [cm_dcf_weights(settings.tandem_costs)],
+            "cm": [settings.cm_weights],
             "asv": [(miss * p, fa * (1 - p)) for p, miss, fa in settings.asv_points],
         }
         parts, found = block.parts(task, pooled=False), []

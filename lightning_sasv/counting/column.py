@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats, blocks
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.grid import Grid
 from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.trials import TASKS, TrialClass
@@ -27,8 +28,8 @@ FINE = 14
 """Bits of the grid on which classes are counted without their clusters."""
 UNIT = 1 << 40
 """Losses are kept in whole numbers of 1/UNIT nats."""
-FEWEST = 1000
-"""Fewer occupied bins than this make poor bounds."""
+MOST_BINS = 4096
+"""More occupied bins by row than this make the grid coarser, as far as it may become."""
 _LARGE = float(1 << 17)
 """Larger losses are added as Python's integers, which do not overflow."""
 
@@ -38,17 +39,19 @@ class Column:
 
     Args:
         name: ``sasv``, ``asv`` or ``cm``.
-        bits: Of the grid by row.
+        least: Least bits of the grid by row.
         cuts: Thresholds at which the counts are exact.
 
     Attributes:
-        largest: Largest finite magnitude so far, which is what the grids are made for.
+        bits: Of the grid by row: as many as leave it :data:`MOST_BINS` occupied bins, or the least.
+            Thus a function of the trials, whatever their order.
     """
 
-    def __init__(self, name: str, bits: int, cuts: Sequence[float]) -> None:
-        self.name, self.bits, self.cuts = name, bits, tuple(cuts)
-        self.largest = 0.0
-        self._bins, self._fine_bins = Places(), Places()
+    def __init__(self, name: str, least: int, cuts: Sequence[float]) -> None:
+        if not 0 <= least <= FINE:
+            raise InputError(f"a grid has from 0 to {FINE} bits, got {least}")
+        self.name, self.least, self.bits, self.cuts = name, least, FINE, tuple(cuts)
+        self._bins, self._fine_bins = Places(self.grid.size), Places(self.fine_grid.size)
         self._coarse: Index = np.empty(0, np.intp)  # place of each occupied fine bin
         self._counts: Whole = np.zeros((0, 0), np.int32)
         self._fine: NDArray[np.int64] = np.zeros((3, 0), np.int64)
@@ -74,12 +77,12 @@ class Column:
     @property
     def grid(self) -> Grid:
         """The grid by row."""
-        return Grid.of(self.bits, self.largest)
+        return Grid(self.bits)
 
     @property
     def fine_grid(self) -> Grid:
         """The grid by class."""
-        return Grid.of(FINE, self.largest)
+        return Grid(FINE)
 
     def counts(self, rows: int) -> Whole:
         """Trials of each row in each occupied bin."""
@@ -111,11 +114,6 @@ class Column:
             codes: Class of each.
             scores: Score of each; none is NaN.
         """
-        magnitudes = np.abs(scores)
-        largest = float(np.max(magnitudes, where=np.isfinite(magnitudes), initial=0.0))
-        if not self._trials and largest:
-            self._choose_bits(scores, largest)
-        self.grow_to(largest)
         self._trials += scores.size
         if self._trials > np.iinfo(np.int32).max and self._counts.dtype == np.int32:
             self._counts = self._counts.astype(np.int64)
@@ -132,7 +130,8 @@ class Column:
         positive: NDArray[np.bool_],
         most: int,
     ) -> None:
-        fine = self._places(self.fine_grid.bins(scores))
+        bins = self.fine_grid.bins(scores)
+        fine = self._places(bins)
         self._reserve(most, self.bins.size)
         one = self._counts.dtype.type(1)  # a plain 1 takes numpy's slow path
         np.add.at(self._counts.reshape(-1), rows * self._counts.shape[1] + self._coarse[fine], one)
@@ -166,66 +165,50 @@ class Column:
 
     def _places(self, bins: Index) -> Index:
         """Place of each bin of the fine grid, with a place for those that are new."""
-        places = self._fine_bins.of(bins, self.fine_grid.size)
+        places = self._fine_bins.of(bins)
         unknown = np.flatnonzero(places < 0)
         if unknown.size:
             new = np.unique(bins[unknown])
             self._fine_bins.add(new)
             coarse = _moved(new, self.fine_grid, self.grid)
-            known = self._bins.of(coarse, self.grid.size)
+            known = self._bins.of(coarse)
             self._bins.add(np.unique(coarse[known < 0]))
-            self._coarse = np.append(self._coarse, self._bins.of(coarse, self.grid.size))
+            self._coarse = np.append(self._coarse, self._bins.of(coarse))
             self._fine = _with_room(self._fine, (3, self.fine_bins.size))
-            places = self._fine_bins.of(bins, self.fine_grid.size)
+            while self.bins.size > MOST_BINS and self.bits > self.least:
+                self.coarsen(self.bits - 1)
+            places = self._fine_bins.of(bins)
         return places
 
-    def _choose_bits(self, scores: Floats, largest: float) -> None:
-        """More bits where the first trials, if they are many, would fall into few bins."""
-
-        def occupied(bits: int) -> int:
-            return np.unique(Grid.of(bits, largest).bins(scores)).size
-
-        many = np.unique(scores).size >= FEWEST
-        while many and self.bits < FINE and occupied(self.bits) < FEWEST:
-            self.bits += 1
-
-    def grow_to(self, largest: float, bits: int | None = None) -> None:
-        """Coarsen to what larger scores, or a grid of fewer bits, need; nothing is lost but that.
-
-        Args:
-            largest: Largest finite magnitude to come.
-            bits: Of the grid by row.
-        """
-        before, fine = self.grid, self.fine_grid
-        self.largest = max(self.largest, largest)
-        self.bits = self.bits if bits is None else min(self.bits, bits)
-        if self.grid == before and self.fine_grid == fine:
+    def coarsen(self, bits: int) -> None:
+        """Join bins by row, so that at most so many bits are told apart."""
+        if bits >= self.bits:
             return
-        moved = _moved(self.fine_bins, fine, self.fine_grid), _moved(self.bins, before, self.grid)
-        counts, classes = self._counts[:, : self.bins.size], self.fine
-        self._bins, self._fine_bins, self._coarse = Places(), Places(), np.empty(0, np.intp)
-        self._counts, self._fine = np.zeros((0, 0), counts.dtype), np.zeros((3, 0), np.int64)
-        at = self._places(moved[0])
-        for row, part in zip(self._fine, classes, strict=True):
-            np.add.at(row, at, part)
+        before, self.bits = self.grid, bits
+        moved, counts = _moved(self.bins, before, self.grid), self._counts[:, : self.bins.size]
+        places = moved[: counts.shape[1]]  # bins that were just seen have no counts yet
+        self._bins, self._counts = Places(self.grid.size), np.zeros((0, 0), counts.dtype)
+        self._bins.add(np.unique(moved))
         self._reserve(counts.shape[0], self.bins.size)
-        places = self._bins.of(moved[1], self.grid.size)
-        for column, place in zip(counts.T, places, strict=True):
+        for column, place in zip(counts.T, self._bins.of(places), strict=True):
             self._counts[: counts.shape[0], place] += column
+        coarse = _moved(self.fine_bins, self.fine_grid, self.grid)
+        self._coarse = self._bins.of(coarse)
 
     def merge(self, other: Column, rows: Index) -> None:
         """Add the counts of another column, whose rows have these numbers here."""
         other = other.copy()
-        self.grow_to(other.largest, other.bits)
-        other.grow_to(self.largest, self.bits)
+        self.least = min(self.least, other.least)
+        self.coarsen(other.bits)
+        at = self._places(other.fine_bins)
+        other.coarsen(self.bits)
         self._trials += other._trials
         if self._trials > np.iinfo(np.int32).max:
             self._counts = self._counts.astype(np.int64)
-        at = self._places(other.fine_bins)
         self._fine[:, at] += other.fine
         most = int(rows.max(initial=-1)) + 1
         self._reserve(most, self.bins.size)
-        places = self._bins.of(other.bins, self.grid.size)
+        places = self._bins.of(other.bins)
         self._counts[np.ix_(rows, places)] += other.counts(rows.size)
         kept = [(k, other.cuts.index(cut)) for k, cut in enumerate(self.cuts) if cut in other.cuts]
         mine = np.array([0, 1, 2, *(3 + k for k, _ in kept)])
@@ -281,19 +264,19 @@ class Column:
 class Places:
     """Numbers of what occurs, in the order in which it was seen.
 
+    Args:
+        size: All values are below it.
+
     Attributes:
         known: What occurs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.known: Index = np.empty(0, np.intp)
-        self._table: NDArray[np.int32] = np.empty(0, np.int32)
+        self._table: NDArray[np.int32] = np.full(size, -1, np.int32)
 
-    def of(self, values: Index, size: int) -> Index:
-        """The place of each value, which is below a size; -1 where it has none."""
-        if self._table.size < size:
-            self._table = np.full(size, -1, np.int32)
-            self._table[self.known] = np.arange(self.known.size)
+    def of(self, values: Index) -> Index:
+        """The place of each value; -1 where it has none."""
         return self._table[values].astype(np.intp)
 
     def add(self, values: Index) -> None:
@@ -314,10 +297,8 @@ def _with_room(array: Whole, shape: tuple[int, int]) -> Any:
 
 
 def _moved(bins: Index, before: Grid, after: Grid) -> Index:
-    """Bins of a grid on another with fewer edges; the outermost hold infinities alone."""
-    place = after.bins(before.upper(bins))
-    place[bins == 0] = 0
-    return place
+    """Bins of a grid on another with fewer edges."""
+    return after.bins(np.where(bins == 0, -np.inf, before.upper(bins)))
 
 
 def by_class(counts: Whole, codes: Codes) -> Whole:

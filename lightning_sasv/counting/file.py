@@ -18,12 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from lightning_sasv import __version__
-from lightning_sasv.counting.column import UNIT, Column
+from lightning_sasv.counting.column import FINE, UNIT, Column
 from lightning_sasv.counting.state import COLUMNS, Counts, Row, Source
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.limits import Limit, parse_json
-from lightning_sasv.metrics.functional.grid import MOST_BITS, Grid
+from lightning_sasv.metrics.functional.grid import Grid
 
 FORMAT = "lightning_sasv.counts/1"
 SUFFIX = ".counts.safetensors"
@@ -47,7 +47,7 @@ def save_counts(counts: Counts, path: str | Path) -> Path:
     """
     if not is_counts(path):
         raise InputError(f"{path}: a file of counts is called NAME{SUFFIX}")
-    order = sorted(range(len(counts.rows)), key=lambda number: counts.rows[number])
+    order = counts.order
     header: dict[str, Any] = {
         "format": FORMAT,
         "version": __version__,
@@ -58,7 +58,7 @@ def save_counts(counts: Counts, path: str | Path) -> Path:
     }
     tensors: dict[str, NDArray[Any]] = {}
     for name, column in counts.columns.items():
-        facts, arrays = _packed(column, np.array(order, np.intp))
+        facts, arrays = _packed(column, order)
         header["columns"][name] = facts
         tensors |= {f"{name}.{key}": array for key, array in arrays.items()}
     text = json.dumps(header, sort_keys=True, ensure_ascii=True)
@@ -100,7 +100,7 @@ def _packed(column: Column, order: NDArray[np.intp]) -> tuple[dict[str, Any], di
     limbs = [(0, 0) if str(row) in huge else divmod(loss, UNIT) for row, loss in enumerate(losses)]
     facts = {
         "bits": column.bits,
-        "largest": column.largest.hex(),
+        "least": column.least,
         "cuts": [cut.hex() for cut in column.cuts],
         "huge": huge,
     }
@@ -142,11 +142,11 @@ def _of(key: str, column: str) -> bool:
 def _column(
     name: str, facts: dict[str, Any], arrays: dict[str, Any], rows: int, path: Path
 ) -> Column:
-    bits, largest = int(facts["bits"]), float.fromhex(facts["largest"])
-    if not (0 <= bits <= MOST_BITS and 0 <= largest < float("inf")):
-        raise InputError(f"{name}: no grid of {bits} bits for scores up to {largest}")
-    column = Column(name, bits, [float.fromhex(cut) for cut in facts["cuts"]])
-    column.grow_to(largest)
+    least, bits = int(facts["least"]), int(facts["bits"])
+    if not 0 <= least <= bits <= FINE:
+        raise InputError(f"{name}: no grid of {bits} bits")
+    column = Column(name, least, [float.fromhex(cut) for cut in facts["cuts"]])
+    column.coarsen(bits)
     bins = _bins(arrays["bins"], column.grid)
     fine = _bins(arrays["fine.bins"], column.fine_grid)
     column.restore(

@@ -36,7 +36,7 @@ from lightning_sasv.counting.bounds import (
 )
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.cllr import negative_loss, positive_loss
-from lightning_sasv.metrics.functional.dcf import a_dcf_weights, cm_dcf_weights
+from lightning_sasv.metrics.functional.dcf import a_dcf_weights
 from lightning_sasv.metrics.functional.pav import hull, may_dip
 from lightning_sasv.metrics.functional.points import Steps
 from lightning_sasv.metrics.functional.tandem import Tandem, curves_at, path_bounds
@@ -53,6 +53,7 @@ MANY = 1_000_000
 """Above so many the t-EER's closest point is a bound where no concurrent point exists."""
 
 Mask = NDArray[np.bool_]
+_EMPTY, _OCCUPIED, _WANTED = np.int8(0), np.int8(1), np.int8(2)
 
 
 def refined(
@@ -163,7 +164,7 @@ def _bins_of(name: str, task: str, view: View, settings: Settings) -> Mask:
         return may_dip(found, np.cumsum(p) - p, np.cumsum(n)) & (p > 0) & (n > 0)
     points: dict[str, list[tuple[float, ...]]] = {
         "sasv": [a_dcf_weights(settings.costs)],
-        "cm": [cm_dcf_weights(settings.tandem_costs)],
+        "cm": [settings.cm_weights],
         "asv": [(miss * c, fa * (1 - c)) for c, miss, fa in settings.asv_points],
     }
     masks = starmap(_cheaper, ((p, kinds, weights) for weights in points[task]))
@@ -214,18 +215,19 @@ def _collect(
     """Scores and classes of the trials in some bins, compared with the counts there."""
     tables = {}
     for name, column in counts.columns.items():
-        table = np.zeros(column.fine_grid.size, np.bool_)
-        table[np.sort(column.fine_bins)[masks[name]]] = True
+        table = np.full(column.fine_grid.size, _EMPTY)
+        table[column.fine_bins] = _OCCUPIED
+        table[np.sort(column.fine_bins)[masks[name]]] = _WANTED
         tables[name] = table
     parts: dict[str, list[tuple[Floats, NDArray[np.int8]]]] = {name: [] for name in masks}
     for batch in batches:
         codes = as_labels(batch["labels"])
         for name, table in tables.items():
             scores = as_scores(batch[name], name)
-            finite = np.abs(scores[np.isfinite(scores)])
-            if finite.max(initial=0.0) > counts.columns[name].largest:
+            kind = table[counts.columns[name].fine_grid.bins(scores)]
+            if (kind == _EMPTY).any():
                 raise _other(name)
-            rows = np.flatnonzero(table[counts.columns[name].fine_grid.bins(scores)])
+            rows = np.flatnonzero(kind == _WANTED)
             parts[name].append((scores[rows], codes[rows].astype(np.int8)))
     found = {}
     for name, some in parts.items():

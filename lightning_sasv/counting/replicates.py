@@ -20,6 +20,7 @@ from lightning_sasv.counting.closed import Block, closed_form
 from lightning_sasv.counting.column import UNIT, Column
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.bootstrap import GROUPS, NOT_CLUSTERED, draw, generator
+from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.metrics.intervals import Interval, Method, Resampled, check_replicates
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass
@@ -142,7 +143,10 @@ def drawn(
     rows = _Rows(counts, clusters)
     once = iter([np.ones((1, len(counts.rows)), np.int64)])
     ways = (once, rows.left_out(), rows.weights(n, seed))
-    products = {name: _Product(column, counts.codes) for name, column in counts.columns.items()}
+    products = {
+        name: _Product(column, counts.codes, counts.order)
+        for name, column in counts.columns.items()
+    }
     value, left_out, replicated = (_values(products, way, settings, names) for way in ways)
     return {
         name: Drawn(
@@ -167,9 +171,10 @@ class _Rows:
                 f"counts are drawn by 'speaker' or 'speaker-attack', got {clusters!r}; the trials "
                 "of different systems cannot be paired in them"
             )
-        columns = [[row.speaker for row in counts.rows]]
+        rows = [counts.rows[number] for number in counts.order]
+        columns = [[row.speaker for row in rows]]
         if clusters == "speaker-attack":
-            columns.append([row.attack for row in counts.rows])
+            columns.append([row.attack for row in rows])
         self._columns: list[tuple[int, NDArray[np.intp]]] = []
         for names in columns:
             known = sorted(set(names) - {NOT_CLUSTERED})
@@ -205,10 +210,10 @@ class _Rows:
 class _Product:
     """The counts of a column as matrices by class."""
 
-    def __init__(self, column: Column, codes: NDArray[np.int8]) -> None:
-        rows = codes.size
-        order = np.argsort(column.bins)
-        grid, bins = column.grid, column.bins[order]
+    def __init__(self, column: Column, codes: NDArray[np.int8], order: Index) -> None:
+        rows, codes = codes.size, codes[order]
+        ascending = np.argsort(column.bins)
+        grid, bins = column.grid, column.bins[ascending]
         self.starts, self.edges, self.cuts = grid.lower(bins), grid.upper(bins), column.cuts
         counts = column.counts(rows)
         losses = np.array([loss / UNIT / np.log(2) for loss in column.losses(rows)])
@@ -217,10 +222,10 @@ class _Product:
         self._parts = []
         for code in TrialClass:
             own = np.flatnonzero(codes == int(code))
-            part = counts[np.ix_(own, order)]
+            part = counts[np.ix_(order[own], ascending)]
             largest = float(part.sum(axis=0).max(initial=0))
             single = part.astype(np.float32) if largest < _EXACT else part
-            self._parts.append((own, single, largest, losses[own], rejected[own]))
+            self._parts.append((own, single, largest, losses[order[own]], rejected[order[own]]))
 
     def block(self, weights: NDArray[np.int64]) -> Block:
         """The column in some replicates."""

@@ -74,10 +74,10 @@ class Counts:
 
     Args:
         columns: Scores to count: some of ``asv``, ``cm``, ``sasv``.
-        grid: Bins of an octave are 2^grid; ``asv`` and ``cm`` have at least 2^9.
+        grid: Bins of an octave are at least 2^grid; of ``asv`` and ``cm`` at least 2^9.
         costs: Cost models of the a-DCF, or names of presets; their Bayes thresholds are cuts.
         tandem_costs: The same of the countermeasure's DCF.
-        cuts: Further thresholds of ``sasv`` at which the counts shall be exact.
+        cuts: Further thresholds at which the counts shall be exact: of ``sasv``, or by column.
 
     Attributes:
         rows: What is drawn as one, in the order of the counts.
@@ -96,7 +96,7 @@ class Counts:
         grid: int = 7,
         costs: CostModel | str | Iterable[CostModel | str] = "a-dcf1",
         tandem_costs: CostModel | str | Iterable[CostModel | str] = "asvspoof5",
-        cuts: Iterable[float] = (),
+        cuts: Iterable[float] | Mapping[str, Iterable[float]] = (),
     ) -> None:
         if not columns or not set(columns) <= set(COLUMNS):
             raise InputError(f"columns must be some of {', '.join(COLUMNS)}, got {list(columns)}")
@@ -105,7 +105,11 @@ class Counts:
             for models, weights in ((costs, a_dcf_weights), (tandem_costs, cm_dcf_weights))
         )
         points = {bayes_threshold((miss * p, fa * (1 - p))) for p, miss, fa in DEFAULTS.asv_points}
-        exact = {"sasv": fused | set(cuts), "cm": cm, "asv": points}
+        more = cuts if isinstance(cuts, Mapping) else {"sasv": cuts}
+        exact = {
+            name: own | set(more.get(name, ()))
+            for name, own in (("sasv", fused), ("cm", cm), ("asv", points))
+        }
         self.columns: dict[str, Column] = {
             name: Column(
                 name, grid if name == "sasv" else max(grid, TANDEM_BITS), sorted(exact[name])
@@ -122,6 +126,11 @@ class Counts:
     def codes(self) -> Codes:
         """Class of each row."""
         return np.array([row.code for row in self.rows], np.int8)
+
+    @property
+    def order(self) -> Index:
+        """The rows in ascending order of their names: sums over them do not depend on splits."""
+        return np.array(sorted(range(len(self.rows)), key=self.rows.__getitem__), np.intp)
 
     @property
     def trials(self) -> dict[str, int]:

@@ -11,13 +11,14 @@ from lightning_sasv import lazy
 
 if TYPE_CHECKING:
     from lightning_sasv.evaluation.claims import Verdict, referee
+    from lightning_sasv.evaluation.counted import CountedResults, merge
     from lightning_sasv.evaluation.deciding import Decisions, decide
     from lightning_sasv.evaluation.fusing import FusedResults, fuse
     from lightning_sasv.evaluation.results_table import Results
     from lightning_sasv.evaluation.run import evaluate
 
 __all__ = ["Decisions", "FusedResults", "Results", "Verdict", "decide", "evaluate", "fuse"]
-__all__ += ["referee"]
+__all__ += ["CountedResults", "merge", "referee"]
 
 __getattr__ = lazy(
     __name__,
@@ -25,6 +26,7 @@ __getattr__ = lazy(
         "deciding": ["Decisions", "decide"],
         "fusing": ["FusedResults", "fuse"],
         "claims": ["Verdict", "referee"],
+        "counted": ["CountedResults", "merge"],
         "results_table": ["Results"],
         "run": ["evaluate"],
     },

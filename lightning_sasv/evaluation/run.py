@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Literal, TypeVar, Unpack
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Options, draw, draw_attacks
+from lightning_sasv.evaluation.counted import CountedResults, evaluate_counted, is_counted
 from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.systems import gather
@@ -61,6 +63,11 @@ def evaluate(
     t_eer_rule: Literal["interpolated", "reference"] = "interpolated",
     macro: bool = False,
     cm_dcf: str | None = None,
+    state: str | None = None,
+    exact: bool | Literal["auto"] = "auto",
+    memory: str | None = None,
+    grid: int = 7,
+    refine: str | None = None,
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
@@ -114,16 +121,55 @@ def evaluate(
             their smallest a-DCFs, each at its own threshold and at one for all.
         cm_dcf: Operating point of the CM DCF: asvspoof5 (prior of spoofs 0.05, costs 1 and 10),
             equal (0.5, 1 and 1), or three numbers, e.g. 0.05,1,10.
+        state: File to write counts to, NAME.counts.safetensors; `lightning merge` adds such files,
+            and they are evaluated like score files.
+        exact: true holds all trials in memory, false counts them; auto decides by their number.
+        memory: What the exact way may take, e.g. 8GB; by default what is free.
+        grid: Counts have 2^GRID bins for each power of two.
+        refine: Score files of a state, separated by commas: read again for exact values.
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
         **said: What is said of the files, :class:`..scores.reading.ReadingOptions`; columns of a
             frame are a mapping from its names to ours.
 
     Returns:
-        What was found.
+        What was found; of counts a ``counted.CountedResults``.
     """
     how, columns = reading(format, allow_missing, **said), said.get("columns")
+    options = Options(
+        settings=Settings(
+            costs=read_costs(costs),
+            convention=convention,
+            not_llr=not_llr,
+            tandem_costs=read_costs(tandem_costs),
+            asv_points=read_points(dcf),
+            asv_rates=read_rates(asv_rates),
+            t_eer_rule=t_eer_rule,
+            cm_point=read_cm_point(cm_dcf),
+        ),
+        ci=ci,
+        interval=interval,
+        replicates=replicates,
+        seed=seed,
+        reference=reference,
+        pairs=pairs,
+        adjust=adjust,
+        systems=_words(systems),
+        allow_missing=allow_missing,
+        llrs=llrs,
+    )
     trials = read_key(key, key_format, how=how, tell=tell)
+    if (why := is_counted(files, options, exact, state, memory)) is not None:
+        wanted = {"--by": by, "--where": where, "--macro": macro, "--systems": systems}
+        if unmet := [name for name, value in wanted.items() if value]:
+            raise InputError(f"{unmet[0]} needs the trials in memory ({why}): add --exact true")
+        given = [files] if isinstance(files, str | Path) else files
+        counted = evaluate_counted(
+            names_of_files([str(one) for one in given]), trials, how, options, grid=grid,
+            state=state, exact=exact is True, refine=_words(refine) or (), begin=begin,
+            overwrite=overwrite,
+        )  # fmt: skip
+        return _finished(counted, tell, json, csv, overwrite)  # type: ignore[return-value]
     read = partial(read_source, key=trials, how=how, tell=tell)
     tables = _read_tables(files, read) or {
         NAME.stem: joined_key(
@@ -140,31 +186,18 @@ def evaluate(
     tables = {name: where_equal(table, where) for name, table in tables.items()}
     if macro:
         tables, by = _as_parts(tables, by)
-    options = Options(
-        settings=Settings(
-            costs=read_costs(costs),
-            convention=convention,
-            not_llr=not_llr,
-            tandem_costs=read_costs(tandem_costs),
-            asv_points=read_points(dcf),
-            asv_rates=read_rates(asv_rates),
-            t_eer_rule=t_eer_rule,
-            cm_point=read_cm_point(cm_dcf),
-        ),
-        by=_words(by) or (),
-        ci=ci,
-        interval=interval,
-        replicates=replicates,
-        seed=seed,
-        compare=compare or len(tables) > 1,
-        reference=reference,
-        pairs=pairs,
-        adjust=adjust,
-        systems=_words(systems),
-        allow_missing=allow_missing,
-        llrs=llrs,
-    )
+    options = replace(options, by=_words(by) or (), compare=compare or len(tables) > 1)
     result = evaluate_tables(tables, options, begin, by if macro else None)
+    return _finished(result, tell, json, csv, overwrite)
+
+
+Found = TypeVar("Found", Results, CountedResults)
+
+
+def _finished(
+    result: Found, tell: Tell, json: str | None, csv: str | None, overwrite: bool
+) -> Found:
+    """Tell and write what was found."""
     tell(result.notes)
     if json is not None:
         result.write(json, overwrite)

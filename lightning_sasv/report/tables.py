@@ -67,6 +67,23 @@ def print_evaluation(result: Any) -> None:
         print_comparisons(result, metric)
 
 
+def print_counted(result: Any) -> None:
+    """Print metrics with bounds, and verdicts.
+
+    Args:
+        result: An ``evaluation.CountedResults``.
+    """
+    console = Terminal(wrap=True)
+    texts = {name: result.texts(name) for name in result.metrics}
+    table = make_table(["metric"], list(texts), title=result.title, caption=result.caption)
+    for metric in metrics_for("all"):
+        if any(metric.name in own for own in texts.values()):
+            table.add_row(metric.title(), *(own.get(metric.name, "") for own in texts.values()))
+    console.print(table)
+    for line in result.verdicts():
+        console.print(line)
+
+
 def print_metrics(
     metrics: Mapping[str, Mapping[str, float]],
     intervals: Mapping[str, Mapping[str, Interval]],

@@ -49,7 +49,7 @@ def count(case: dict[str, np.ndarray], grid: int = 7, columns: Sequence[str] = C
     """A state of all trials of a case; ``asv`` and ``cm`` have the same grid here."""
     state = Counts(columns, grid)
     for column in state.columns.values():
-        column.bits = grid
+        column.least = column.bits = grid
     own = {name: case[name] for name in columns}
     state.add(case["labels"], case["clusters"], case["attacks"], **own)
     return state

@@ -6,7 +6,7 @@ magnitude bits of a float64, read as a whole number k with the sign of the score
 of the scores, and (k − 1) >> (52 − m) is the bin: no search. Magnitudes up to 2^low share one bin
 of each sign, those above 2^high another.
 
-Any two such grids have a common coarsening, exactly: fewer bits, a larger ``low``.
+Any two such grids have a common coarsening, exactly: fewer bits.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lightning_sasv.checks import Floats
-from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.points import Index
 
-OCTAVES = 20
-"""How many powers of two below the largest magnitude are told apart."""
+LOW, HIGH = -40, 40
+"""Magnitudes from 1e-12 to 1e12 are told apart; beyond, bounds are wide but hold."""
 _BIAS, _MANTISSA = 1023, 52
-MOST_BITS = 16
 
 
 class Grid(NamedTuple):
@@ -40,25 +38,8 @@ class Grid(NamedTuple):
     """
 
     bits: int
-    low: int
-    high: int
-
-    @classmethod
-    def of(cls, bits: int, largest: float) -> Grid:
-        """The grid of scores whose largest finite magnitude is known.
-
-        Args:
-            bits: Bins of an octave are 2^bits.
-            largest: The magnitude; 0 without any.
-
-        Example:
-            >>> Grid.of(7, 13.7)
-            Grid(bits=7, low=-16, high=4)
-        """
-        if not 0 <= bits <= MOST_BITS:
-            raise InputError(f"a grid has from 0 to {MOST_BITS} bits, got {bits}")
-        high = max(int(np.frexp(largest)[1]), OCTAVES + 1 - _BIAS) if largest else 0
-        return cls(bits, high - OCTAVES, high)
+    low: int = LOW
+    high: int = HIGH
 
     @property
     def size(self) -> int:
@@ -110,16 +91,3 @@ class Grid(NamedTuple):
         below += last + 1
         np.copyto(keys, below, where=(raw < 0) | (raw == 0))
         return keys
-
-    def coarser(self, other: Grid) -> Grid:
-        """The finest grid whose edges both have, of the range that either sees.
-
-        It is exact where neither holds finite scores beyond its ``high``, as grids made by
-        :meth:`of` never do.
-
-        Example:
-            >>> Grid(7, -16, 4).coarser(Grid(5, -20, 0))
-            Grid(bits=5, low=-16, high=4)
-        """
-        high = max(self.high, other.high)
-        return Grid(min(self.bits, other.bits), max(self.low, other.low), high)
