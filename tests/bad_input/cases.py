@@ -213,6 +213,12 @@ SCORE_FILES = [
     Case("fuse without labels", "fuse --dev unlabelled.csv --eval good.csv --out out", ("label",)),
     Case("fuse without a class", "fuse --dev spoofless.csv --eval good.csv --out out", ("spoof",)),
     Case("fuse into a file", "fuse --dev good.csv --eval good.csv --out good.csv", ("good.csv",)),
+    Case("merge of nothing", "merge", ("give states, and the file to write",)),
+    Case(
+        "merge of scores",
+        "merge good.csv --out all.counts.safetensors",
+        ("good.csv is damaged",),
+    ),
     Case("referee of nothing", "referee nowhere.yaml", ("nowhere.yaml",)),
     Case("decide by nothing", "decide good.csv", ("--fitted DIR is needed",)),
     Case("decide by nobody", "decide good.csv --fitted nowhere", ("no fitted systems in nowhere",)),

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import yaml
 
 from lightning_sasv.cli import main
+from lightning_sasv.counting import Counts
+from lightning_sasv.counting.file import SUFFIX
 from lightning_sasv.data.protocols import TRAIN_PROTOCOL
 from lightning_sasv.scores import write_scores
 from tests.bad_input.cases import good_files
@@ -35,6 +37,7 @@ SOUND: dict[str, list[str]] = {
     "export": ["export", "--fitted=results", "--system=L3t", "--out=out"],
     "fuse": ["fuse", "--dev=good.csv", "--eval=good.csv", "--systems=B1,L3t", "--out=out"],
     "evaluate": ["evaluate", "good.csv"],
+    "merge": ["merge", "good.counts.safetensors", "--out=out.counts.safetensors"],
     "referee": ["referee", "claims.yaml"],
     "decide": ["decide", "good.csv", "--fitted=results", "--out=out/decided.csv"],
     "convert": ["convert", "good.csv", "--to=parquet", "--out=out/good.parquet"],
@@ -100,6 +103,7 @@ TARGETS: dict[str, list[Target]] = {
         _option("evaluate", FILE, "--ci=speaker"),
         _option("evaluate", f"--costs={FILE}", "good.csv"),
     ],
+    "merge": [_option("merge", f"x{SUFFIX}", f"--out=out{SUFFIX}", place=f"x{SUFFIX}")],
     "referee": [_option("referee", FILE)],
     "decide": [
         _option("decide", FILE, "--fitted=results", "--out=out/decided.csv"),
@@ -120,6 +124,9 @@ def sound_files(folder: Path) -> Path:
     folder.mkdir()
     good_files(folder)
     write_scores(folder / "good.csv", toy_scores(300))
+    counts = Counts()
+    counts.add(["target", "nontarget", "spoof"], sasv=[2.0, 1.0, 0.0])
+    counts.save(folder / f"good{SUFFIX}")
     (folder / "claims.yaml").write_text("claims: [{system: x, metric: cm_eer, published: '1.0'}]")
     shutil.copy(OLD / "best.ckpt", folder / "good.ckpt")
     write_corpus(folder / "audio")

@@ -63,6 +63,7 @@ WORDS: dict[str, tuple[int, list[str]]] = {
     ),
     "fuse": (0, ["--dev", SCORES, "--eval", SCORES, "--systems=B1", "--out", f"{NAME}.fused"]),
     "evaluate": (0, [SCORES, SCORES, "--by=attack", "--json", f"{NAME}.json"]),
+    "merge": (2, [f"{NAME}.counts.safetensors", "--out", f"{NAME}.all.counts.safetensors"]),
     "referee": (2, [f"{NAME}.yaml"]),
     "decide": (0, [SCORES, "--fitted", f"{NAME}.run", "--system=L3t", "--out", f"{NAME}.d"]),
     "convert": (0, [SCORES, "--to=parquet", "--out", f"{NAME}.parquet"]),
