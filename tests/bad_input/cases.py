@@ -213,7 +213,7 @@ SCORE_FILES = [
     Case("fuse without labels", "fuse --dev unlabelled.csv --eval good.csv --out out", ("label",)),
     Case("fuse without a class", "fuse --dev spoofless.csv --eval good.csv --out out", ("spoof",)),
     Case("fuse into a file", "fuse --dev good.csv --eval good.csv --out good.csv", ("good.csv",)),
-    Case("merge of nothing", "merge", ("give states, and the file to write",)),
+    Case("merge of nothing", "merge", ("required: states",)),
     Case(
         "merge of scores",
         "merge good.csv --out all.counts.safetensors",
