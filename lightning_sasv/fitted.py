@@ -22,7 +22,7 @@ from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
 from lightning_sasv.limits import parse_json
 from lightning_sasv.plugins import UntrustedError
-from lightning_sasv.trials import TWIN, FusedScores
+from lightning_sasv.trials import TWIN, FusedScores, Scores
 
 FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
 HEADER = "lightning_sasv"
@@ -70,6 +70,13 @@ class FittedSystem(Fusion):
         """LLRs and fused scores of trials; see ``FusionSystem.forward``."""
         columns, scores = self.checked(asv, cm, quality)
         return self.fuse_pairs(self._state, scores, columns)
+
+    def of(self, scores: Scores) -> FusedScores:
+        """The same of trials as a score file has them: columns by name, or the pair it fuses."""
+        named = scores.extra
+        if all(name in named for name in self.columns.names):
+            return self(*self.columns.take({name: named[name] for name in self.columns.names}))
+        return self(scores.asv, scores.cm_of(self.name))
 
     @property
     def simulated(self) -> bool:

@@ -37,7 +37,7 @@ MARKS = (
     Mark(BUNDLE, "bundle.json", r'"lightning_sasv\.bundle/'),
     Mark(EMBEDDINGS, "manifest.json", r'"lightning_sasv\.extraction/'),
     Mark(CORPUS, "corpus.json", r'\A\s*{\s*"name":'),
-    Mark(FUSED, "scores/*.csv", r"\A[^\n]*\basv_score,cm_score,[^\n]*\bsasv_"),
+    Mark(FUSED, "scores/*.csv", r"\A[^\n]*\basv_\w[^\n]*,cm_\w[^\n]*,sasv_"),
 )
 """The first that is found counts: a training run holds fused scores too."""
 

@@ -51,6 +51,7 @@ from lightning_sasv.record import (
     unrecorded,
 )
 from lightning_sasv.scores import ScoreTable, read_table, write_table
+from lightning_sasv.scores.columns import PAIR, score_names
 from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import SPLITS, FusedScores, Scores, TrialClass
 
@@ -545,7 +546,8 @@ def _read_sets(source: Path, notes: list[str]) -> dict[str, Scores]:
         if "label" not in table and len(tables) > 1:
             notes.append(f"scores/{split}.csv has no labels and is left out.")
             continue
-        table.need(["label", "asv_score", "cm_score"], "a report")
+        several = set(score_names(table)) - set(PAIR)
+        table.need(["label", *(() if several else PAIR)], "a report")
         sets[split] = table.to_scores()
         for code, count in zip(TrialClass, _sizes(sets[split]), strict=True):
             if count == 0:
@@ -576,7 +578,7 @@ def _fused(
                 "them, fuse the scores again"
             )
     for name, system in systems.items():
-        own = system(scores.asv, scores.cm_of(name)).sasv
+        own = system.of(scores).sasv
         if name not in found:
             found[name] = own
         elif not np.allclose(own, found[name], rtol=1e-6, atol=1e-6):

@@ -16,6 +16,7 @@ from lightning_sasv.report.tables import (
     print_results,
     print_verdicts,
 )
+from lightning_sasv.report.worth_text import print_worth
 from lightning_sasv.results import write_version_1
 
 DESCRIBED = {"columns": str | None}
@@ -28,6 +29,8 @@ def fuse(**options: Any) -> None:
     with progress() as begin:
         results = evaluation.fuse(**options, tell=print_notes, begin=begin)
     print_results(results.metrics, results.corpus)
+    if results.worth is not None:
+        print_worth(results.worth)
     print_written(options["out"])
 
 

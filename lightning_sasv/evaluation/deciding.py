@@ -22,8 +22,9 @@ from lightning_sasv.decisions import (
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.columns import matrices, read_columns
 from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
-from lightning_sasv.scores.sources import Tell, read_costs, read_key, read_source, silent
+from lightning_sasv.scores.sources import Tell, read_costs, read_key, silent
 from lightning_sasv.scores.write import check_same
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 
@@ -137,7 +138,7 @@ def decide(
     choose_system(systems, system)  # before the work of reading
     how = reading(format, allow_missing, **said)
     labels = read_key(key, key_format, how=how, tell=tell)
-    table = read_source(file, labels, how=how, tell=tell)
+    table = read_columns(file, labels, how, tell)
     check_same(Path(out), table, overwrite, also=("decision", "reason"))
     able = {name: one.warnings for name, one in systems.items() if one.gives_llrs}
     chosen = [choose_system(systems, system)] if system or not compare else list(able)
@@ -190,7 +191,7 @@ def decide_trials(
     score, threshold = compared(fused, costs, policy)
     decision = score > threshold
     known = [column for column in ("speaker", "utterance", "attack", "label") if column in table]
-    frame = table.frame.select(*known, "asv_score", "cm_score").with_columns(
+    frame = table.frame.select(*known, *systems[chosen].columns.names).with_columns(
         pl.Series("asv_llr", fused.asv_llr),
         pl.Series("cm_llr", fused.cm_llr),
         pl.Series("score", score),
@@ -211,8 +212,8 @@ def decide_trials(
 
 def _fused(table: ScoreTable, system: FittedSystem) -> FusedScores:
     """LLRs and fused scores of a table."""
-    table.need(["asv_score", "cm_score"], "a decision")
-    fused = system(*table.score_pair())
+    table.need(system.columns.names, "a decision")
+    fused = system(*matrices(table, system.columns.names))
     return FusedScores(*(np.asarray(column) for column in fused))
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import ensure_directory
+from lightning_sasv.evaluation.worth import choose_system, worth_of
+from lightning_sasv.files import ensure_directory, finite, write_json
 from lightning_sasv.locks import lock
 from lightning_sasv.metrics.functional import Settings
+from lightning_sasv.metrics.intervals import check_replicates
 from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.places import FUSED, check_folder
 from lightning_sasv.record import Origin, Trials
+from lightning_sasv.report.worth_text import WORTH_FILE
 from lightning_sasv.results import (
     METRICS_FILE,
     PREFIX,
@@ -50,6 +53,7 @@ class FusedResults:
         metrics: Content of ``metrics.json``.
         corpus: Where the scores come from.
         failed: Why systems that were asked for could not be fitted.
+        worth: What each column is worth, where that was asked for; content of ``worth.json``.
     """
 
     systems: dict[str, FusionSystem]
@@ -57,6 +61,7 @@ class FusedResults:
     metrics: Metrics
     corpus: str
     failed: dict[str, str] = field(default_factory=dict)
+    worth: dict[str, Any] | None = None
 
 
 @takes_reading_options
@@ -73,6 +78,8 @@ def fuse(
     key_format: str | None = None,
     scores: str | None = None,
     drop: str | None = None,
+    worth: bool = False,
+    replicates: int = 1000,
     costs: str = "a-dcf1",
     allow_missing: bool = False,
     trim: float | None = None,
@@ -101,6 +108,9 @@ def fuse(
         key_format: Format of the keys; recognised when not given.
         scores: Columns to fuse where there are several, e.g. asv_ecapa,cm_*; by default all.
         drop: Columns to leave out.
+        worth: Leave out each column in turn, and say what it is worth on held-out dev and on eval;
+            of Q3cv, Q3 or M3 if it is among the systems, else of the first that gives LLRs.
+        replicates: Bootstrap replicates of the intervals of --worth; 0 for none.
         costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file.
         allow_missing: Leave out trials without a score instead of stopping.
         trim: Leave dev scores out of the fit that lie more than this many interquartile ranges
@@ -118,6 +128,8 @@ def fuse(
 
     wanted, settings = read_systems(systems), Settings(costs=read_costs(costs))
     own: FusionSettings = {"trim": trim}
+    if worth and replicates:
+        check_replicates(replicates)
     how = reading(format, allow_missing, **said)
     with lock(out):
         tables = []
@@ -136,6 +148,10 @@ def fuse(
         results = fuse_tables(tables[0], tables[1], wanted, corpus, settings, own)
         tell(failure_lines(results.failed))
         tell(warning_lines({name: one.warnings for name, one in results.systems.items()}))
+        if worth:
+            chosen = choose_system(results.systems)
+            given = chosen, results.systems[chosen], dict(zip(SPLITS, tables, strict=True))
+            results = replace(results, worth=worth_of(*given, settings, replicates).as_dict())
         step()
         write_results(out, results)
         step()
@@ -221,6 +237,10 @@ def write_results(out: str | Path, results: FusedResults) -> Path:
     for split, table in results.tables.items():
         write_set(folder, split, table)
     write_systems(folder, results.systems, {"corpus": results.corpus}, only=True)
+    if results.worth is None:
+        (folder / WORTH_FILE).unlink(missing_ok=True)
+    else:
+        write_json(folder / WORTH_FILE, finite(results.worth))
     write_metrics(folder / METRICS_FILE, results.metrics)
     return folder
 

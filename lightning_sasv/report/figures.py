@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import cycle
+from itertools import combinations, cycle
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
 from lightning_sasv.report.differences import forest, speakers
 from lightning_sasv.report.operating import operating_points
+from lightning_sasv.scores.layouts import is_fusible
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 
 SAMPLE = 500
@@ -32,6 +33,8 @@ DET_TICKS = [(rate, f"{rate:g}") for rate in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 
 PATH_STYLES = ("first", "second", "third")
 COST_STYLES = ("reference", "actual", "third")
 RAW = ("ASV score", "CM score")
+MATRIX = 6
+"""Scores of which each two are shown, at most."""
 LLR = ("ASV LLR, log p(tar)/p(non)", "CM LLR, log p(tar)/p(spf)")
 WORDS: dict[str, Any] = shared()["words"]
 
@@ -146,6 +149,24 @@ def _plane(material: Material, number: int, sides: tuple[str, str]) -> Panel:
     return Panel(Axis(*horizontal, sides[0]), Axis(*vertical, sides[1]), series)
 
 
+def score_matrix(material: Material) -> Figure | None:
+    """Each two of the scores that are fused, where there are more than two."""
+    scores = material.results.scores
+    names = [name for name in scores.extra if is_fusible(name)][:MATRIX]
+    if len(names) < 3:
+        return None
+    chosen = planes.equal_sample(scores.label, SAMPLE)
+    labels, panels = scores.label[chosen], []
+    for down, across in combinations(names, 2):
+        x, y = (scores.extra[name] for name in (down, across))
+        right, up = (Axis(*planes.window_of(v, scores.label)) for v in (x, y))
+        rows = {str(code): chosen[labels == code] for code in CLASS_ORDER}
+        series = [Series("points", code, x[own], y[own], code) for code, own in rows.items()]
+        right, up = right._replace(label=down), up._replace(label=across)
+        panels.append(Panel(right, up, series, f"{down} and {across}"))
+    return Figure("scores", "The scores that are fused", panels, size=(3.0, 3.0))
+
+
 def system_planes(material: Material) -> Figure:
     """The paper's fig. scatter: what each system fuses, its boundary, and the fused score."""
     panels = []
@@ -187,6 +208,8 @@ def _boundary_panels(material: Material, number: int) -> Iterator[Panel]:
         line = planes.policy_boundaries(COSTS[costs], pair.window)[policy]
         llr = _with(llr, Series("line", style, *line, label))
         source = {"pair": number, "policy": policy, "costs": costs}
+        if np.isnan(a).any():  # of more than two scores: no line in the plane of two
+            continue
         score, threshold = compared(FusedScores(a, c, a), COSTS[costs], policy)
         raw = _with(raw, Series("level", style, x, y, label, z=score - threshold, source=source))
     for view, panel in (("llr", llr), ("raw", raw)):
@@ -338,6 +361,7 @@ def _cost_panels(material: Material, name: str) -> Iterator[Panel]:
 FIGURES: dict[str, Callable[[Material], Figure | None]] = {
     "distributions": distributions,
     "attacks": attacks,
+    "scores": score_matrix,
     "planes": system_planes,
     "boundaries": boundaries,
     "det": det,

@@ -26,6 +26,7 @@ from lightning_sasv.report.figures import SAMPLE, WORDS
 from lightning_sasv.report.html_tables import Shown
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
+from lightning_sasv.report.worth_text import worth_section
 from lightning_sasv.results import Results
 from lightning_sasv.scores.table import from_scores
 
@@ -133,8 +134,7 @@ def _with_metrics(results: Results) -> Results:
         known = metrics.get(name, {})
         if not values_in(known, results.split):
             system, scores = results.systems.get(name), results.scores
-            pair = scores.asv, scores.cm_of(name)
-            asv, cm = (None, None) if system is None else as_pair(system(*pair))
+            asv, cm = (None, None) if system is None else as_pair(system.of(scores))
             columns = {"sasv": fused} | ({} if system is None else {"asv": asv, "cm": cm})
             values = all_metrics(asv, cm, fused, scores.label)
             trials = Trials(from_scores(scores, results.source))
@@ -180,6 +180,7 @@ def _tables(results: Results, material: Material) -> str:
             table = html_tables.metrics_table(Shown(metrics, split, shown.names))
             parts.append(f"<details><summary>{escape(title)}</summary>{table}</details>")
     parts += [html_tables.of_table(results), html_tables.fitted_table(results)]
+    parts.append(worth_section(results.source))
     if results.table is not None and not results.whole:
         parts.append(f"<h3>Over all seeds</h3>{html_tables.markdown_table(results.table)}")
     return "".join(parts)

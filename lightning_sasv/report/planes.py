@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.decisions import CostModel
-from lightning_sasv.fitted import FittedSystem
+from lightning_sasv.fitted import FittedSystem, frozen
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.numerics import sigmoid
 from lightning_sasv.plugins import name_of
@@ -132,7 +132,7 @@ def find_pairs(
     raw = np.stack([scores.asv, scores.cm]).astype(np.float64)
     groups: list[tuple[list[str], Floats]] = [([], raw)]
     for name, system in systems.items():
-        values = as_pair(system(scores.asv, scores.cm_of(name)))
+        values = as_pair(frozen(system).of(scores))
         members = next((m for m, known in groups if np.array_equal(known, values)), None)
         if members is None:
             groups.append(([name], values))
@@ -158,7 +158,12 @@ def _base_of(values: Floats, bases: list[Base]) -> tuple[int, Affine]:
 
 
 def base_on_grid(base: Base, window: Window) -> Floats:
-    """A base pair over a window of the raw scores, (2, GRID, GRID): [asv or cm, cm row, asv]."""
+    """A base pair over a window of the raw scores, (2, GRID, GRID): [asv or cm, cm row, asv].
+
+    NaN where it is not made of two scores alone.
+    """
+    if base.system is not None and not base.system.columns.is_pair:
+        return np.full((2, GRID, GRID), np.nan)
     x, y = np.meshgrid(*(np.linspace(*limits, GRID) for limits in window))
     if base.system is None:
         return np.stack([x, y])

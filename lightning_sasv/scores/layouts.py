@@ -20,6 +20,7 @@ from typing import Any
 
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.plugins import Registry
+from lightning_sasv.trials import OWN_CM
 
 LABELS = ("spoof", "target", "nontarget", "bonafide")
 """Words of the label column; the first three at the places of their ``TrialClass`` codes."""
@@ -105,11 +106,14 @@ def is_number(name: str) -> bool:
 def is_fusible(name: str) -> bool:
     """Whether a column is by its name a score, or a measure of quality, that can be fused.
 
+    ``cm_score_<system>`` is of a system's own network, and for that system alone.
+
     Example:
         >>> [is_fusible(name) for name in ("asv_ecapa", "quality_snr", "cm_llr", "sasv_L3")]
         [True, True, False, False]
     """
-    return bool(re.match(r"(asv|cm|quality)_.", name)) and not name.endswith(("_llr", "_norm"))
+    of_others = name.endswith(("_llr", "_norm")) or name.startswith(OWN_CM)
+    return bool(re.match(r"(asv|cm|quality)_.", name)) and not of_others
 
 
 _FILE = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text(encoding="utf-8"))

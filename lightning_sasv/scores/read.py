@@ -17,6 +17,7 @@ from lightning_sasv.scores.layouts import (
     SCORES,
     Layout,
     column_named,
+    is_fusible,
     is_number,
     layout_named,
 )
@@ -193,14 +194,18 @@ def _without_absent(table: ScoreTable, names: list[str]) -> pl.DataFrame:
 
 
 def _numbers_where_exact(frame: pl.DataFrame) -> pl.DataFrame:
-    """Further columns as numbers where their text is exactly how we write those numbers."""
+    """Further columns as numbers where their text is exactly how we write those numbers.
+
+    Of scores by their names, ``asv_…`` and ``cm_…``, it is enough that they are numbers.
+    """
     import polars as pl
 
     for name, kind in frame.schema.items():
         if name in ("label", *TEXT) or kind != pl.String:
             continue
         numbers = frame[name].cast(pl.Float64, strict=False)
-        if not numbers.null_count() and (numbers.cast(pl.String) == frame[name]).all():
+        exact = is_fusible(name) or (numbers.cast(pl.String) == frame[name]).all()
+        if not numbers.null_count() and exact:
             frame = frame.with_columns(numbers)
     return frame
 

@@ -12,7 +12,7 @@ import numpy as np
 from lightning_sasv.checks import LARGEST_SCORE
 from lightning_sasv.errors import InputError
 from lightning_sasv.limits import TEXT_CELLS
-from lightning_sasv.scores.layouts import LABELS, SCORES, is_number
+from lightning_sasv.scores.layouts import LABELS, SCORES, is_fusible, is_number
 from lightning_sasv.scores.text import not_a_number
 from lightning_sasv.trials import CLASS_ORDER, Scores
 
@@ -193,16 +193,26 @@ class ScoreTable:
         return sides
 
     def to_scores(self) -> Scores:
-        """The table as plain arrays; it must have both scores and labels."""
+        """The table as plain arrays; it must have scores of both kinds and labels.
+
+        Of several scores of a kind ``asv`` and ``cm`` are the mean; all are in ``extra``.
+        """
+        floats = [name for name, kind in self.frame.schema.items() if kind.is_float()]
+        fused = [name for name in floats if is_fusible(name)]
+        several = bool(set(fused) - set(SCORES))
+        sides = [[name for name in fused if name.startswith(f"{kind}_")] for kind in ("asv", "cm")]
+        if not all(sides):
+            self.need(SCORES[:2], "this")
+        asv, cm = (np.mean([self.numbers(n) for n in side], axis=0) for side in sides)
         return Scores(
-            asv=self.numbers("asv_score"),
-            cm=self.numbers("cm_score"),
+            asv=asv if several else self.numbers("asv_score"),
+            cm=cm if several else self.numbers("cm_score"),
             label=self.labels(),
             **{name: self.text(name) if name in self else None for name in TEXT},
             extra={
                 name: self.numbers(name) if kind.is_float() else self.text(name)
                 for name, kind in self.frame.schema.items()
-                if name not in (*TEXT, "label", *SCORES[:2])
+                if name not in (*TEXT, "label", *(() if several else SCORES[:2]))
             },
         )
 

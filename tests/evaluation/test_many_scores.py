@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.metrics.functional import all_metrics
-from lightning_sasv.results import read_metrics
+from lightning_sasv.report.curves import Material
+from lightning_sasv.report.figures import describe
+from lightning_sasv.results import read_metrics, read_results
 from lightning_sasv.scores import read_table
 from lightning_sasv.scores.columns import read_columns, score_names
 from tests.helpers import failure_of
@@ -236,3 +239,110 @@ def test_words_under_such_a_name_are_no_scores(here: Path) -> None:
 def test_python_raises_the_same(here: Path) -> None:
     with pytest.raises(InputError, match="given twice"):
         read_columns("asv=dev_asv_x.csv,asv=dev_asv_x.csv,cm=dev_cm_oc.csv")
+
+
+# What each score is worth
+
+
+def test_worth_leaves_out_each_column_and_writes_what_was_found(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--systems", "B1,Q3", "--worth", "--replicates", "39")
+    fuse("dev.csv", "eval.csv", *words)
+    found = json.loads((here / "out/worth.json").read_text())
+    assert found["system"] == "Q3"
+    assert [row["column"] for row in found["rows"]] == ["", *NAMES]
+    whole, *others = found["rows"]
+    value = read_metrics(here / "out/metrics.json")["Q3"]["sets"]["eval"]["values"]
+    for metric in ("sasv_eer", "cllr", "policy_a_dcf"):
+        assert whole["sets"]["eval"][metric] == {"value": pytest.approx(value[metric], rel=1e-9)}
+        for row in others:
+            entry = row["sets"]["eval"][metric]
+            gap = entry["value"] - whole["sets"]["eval"][metric]["value"]
+            assert entry["difference"] == pytest.approx(gap)
+            assert entry["low"] <= entry["high"]
+    shown = capsys.readouterr().out
+    assert "What each score is worth to Q3" in shown
+    assert "dev, held out by speaker" in shown
+    main(["report", "out", "--quiet", "--replicates", "0"])
+    page = (here / "out/report.html").read_text()
+    assert "What each score is worth to Q3" in page
+    assert "The scores that are fused" in page
+    fuse("dev.csv", "eval.csv", "--systems", "Q3")  # the same place: what is not asked for goes
+    assert not (here / "out/worth.json").exists()
+
+
+def test_dev_values_are_of_trials_whose_speaker_was_left_out(here: Path) -> None:
+    fuse("dev.csv", "eval.csv", "--systems", "Q3", "--worth", "--replicates", "0")
+    whole = json.loads((here / "out/worth.json").read_text())["rows"][0]["sets"]["dev"]
+    rho = float(read_fitted(here / "out/fitted/Q3.safetensors").rho or 0)
+    table, scores = frame(), np.empty(TRIALS)
+    for speaker in table["speaker"].unique():
+        held = (table["speaker"] == speaker).to_numpy()
+        made = FusionSystem(calibration="multinomial", order="squares", rule="nonlinear", rho=rho)
+        parts = [[table.filter(m).select(NAMES[n : n + 2]).to_numpy() for n in (0, 2)]
+                 for m in (~held, held)]  # fmt: skip
+        made.fit(*parts[0], table.filter(~held)["label"].to_list())
+        scores[held] = np.asarray(made(*parts[1]).sasv)
+    codes = [["spoof", "target", "nontarget"].index(word) for word in table["label"]]
+    expected = all_metrics(None, None, scores, codes)
+    assert whole["cllr"]["value"] == pytest.approx(expected["cllr"], rel=1e-6)
+    assert whole["sasv_eer"]["value"] == pytest.approx(expected["sasv_eer"])
+
+
+def test_a_column_that_helps_on_dev_and_harms_on_eval_is_called_out(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split, seed, sign in (("dev", 0, 1), ("eval", 1, -1)):
+        table = frame(seed)
+        live = (table["label"] != "spoof").cast(pl.Float64)
+        noise = np.random.default_rng(seed).normal(size=TRIALS)
+        table.with_columns(cm_turned=sign * 3 * live + noise).write_csv(f"{split}.csv")
+    fuse("dev.csv", "eval.csv", "--systems", "M3", "--worth", "--replicates", "39")
+    said = json.loads((here / "out/worth.json").read_text())["remarks"]
+    assert any(
+        one.startswith("cm_turned helps on dev and harms on eval: without it") for one in said
+    )
+    assert "cm_turned helps on dev and harms on eval" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_only_score_of_a_kind_stays_and_raw_scores_have_no_worth(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--scores", "asv_*,cm_oc", "--worth", "--replicates", "0")
+    fuse("dev.csv", "eval.csv", "--systems", "Q3", *words)
+    found = json.loads((here / "out/worth.json").read_text())
+    assert [row["column"] for row in found["rows"]] == ["", "asv_ecapa", "asv_x"]
+    assert "cm_oc is the only CM score and cannot be left out" in found["remarks"]
+    other = ("fuse", "--dev", "dev.csv", "--eval", "eval.csv", "--systems", "B1,Post", "--worth")
+    assert "none of the systems gives LLRs" in failure_of(capsys, *other, "--out", "no")
+
+
+# What is made of the results
+
+
+def test_results_are_reported_decided_and_evaluated(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fuse("dev.csv", "eval.csv", "--systems", "Q3,L3,B1")
+    results = read_results("out")
+    assert results.notes == []
+    matrix, boundaries = describe(Material.of(results, 0), ["scores", "boundaries"])
+    assert [panel.title for panel in matrix.panels][:2] == ["asv_ecapa and asv_x",
+                                                            "asv_ecapa and cm_aasist"]  # fmt: skip
+    assert len(matrix.panels) == 6
+    levels = {p.title: [s for s in p.series if s.kind == "level"] for p in boundaries.panels}
+    assert not any(levels.values())  # a line in the plane of two scores would be of no more
+    decide = ["decide", "eval.csv", "--fitted", "out", "--system", "Q3", "--compare", "--quiet"]
+    main([*decide, "--out", "decided.csv"])
+    decided = pl.read_csv("decided.csv")
+    assert decided.columns[:8] == ["speaker", "utterance", "attack", "label", *NAMES]
+    files_too = files("eval")
+    main(["decide", files_too, "--fitted", "out", "--system", "Q3", "--out", "two.csv", "--quiet"])
+    one, two = (pl.read_csv(f).sort("utterance") for f in ("decided.csv", "two.csv"))
+    assert two["score"].to_list() == pytest.approx(one["score"].to_list())
+    capsys.readouterr()
+    main(["evaluate", "out/scores/eval.csv", "--llrs", "--ci", "none", "--quiet"])
+    assert "Q3" in capsys.readouterr().out
+    lacking = failure_of(capsys, "decide", "dev_cm_oc.csv", "--fitted", "out", "--system", "Q3")
+    assert "no column 'asv_ecapa', 'asv_x', 'cm_aasist', 'cm_oc'" in lacking

@@ -203,7 +203,12 @@ def test_without_fitted_systems_the_rest_is_shown(tmp_path: Path) -> None:
     assert "not named in metrics.json" in page
     assert f"{100 * embedded(page)['systems'][1]['eer']:.2f}</td>" in page
     written = write_report(str(folder), figures=str(tmp_path / "figures")).figures
-    assert {path.stem for path in written} == FIGURES.keys() - {"planes", "boundaries", "forest"}
+    assert {path.stem for path in written} == FIGURES.keys() - {
+        "planes",
+        "boundaries",
+        "forest",
+        "scores",
+    }
 
 
 def test_dev_is_shown_where_there_is_no_eval(run: Path) -> None:
@@ -276,7 +281,7 @@ def test_the_command_writes_page_and_figures(
     assert page.read_text().startswith("<!DOCTYPE html>")
     said = " ".join(capsys.readouterr().out.split())
     assert "somewhere" in said
-    drawn = FIGURES.keys() - {"forest"}  # seven speakers are too few for differences
+    drawn = FIGURES.keys() - {"forest", "scores"}  # of seven speakers, two scores
     wanted = {f"{name}.{suffix}" for name in drawn for suffix in FORMATS}
     wanted |= {"speakers.csv", "operating_points.csv"}
     assert {path.name for path in figures.iterdir()} == wanted
