@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.decisions import CostModel
-from lightning_sasv.fitted import FittedSystem, frozen
+from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.numerics import sigmoid
 from lightning_sasv.plugins import name_of
@@ -132,7 +132,7 @@ def find_pairs(
     raw = np.stack([scores.asv, scores.cm]).astype(np.float64)
     groups: list[tuple[list[str], Floats]] = [([], raw)]
     for name, system in systems.items():
-        values = as_pair(frozen(system).of(scores))
+        values = as_pair(system.of(scores))
         members = next((m for m, known in groups if np.array_equal(known, values)), None)
         if members is None:
             groups.append(([name], values))

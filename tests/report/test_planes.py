@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.decisions import CostModel, accept
+from lightning_sasv.fitted import frozen
 from lightning_sasv.fusion import FusionSystem, fit_systems
 from lightning_sasv.report.planes import (
     GRID,
@@ -84,7 +85,8 @@ def test_policies_change_their_mind_at_their_boundaries(
 def test_pairs_are_found_once_and_affine_maps_recognised() -> None:
     scores = drawn(900, 1)
     names = ("B1", "B1c", "L2", "L2c", "L3", "L3c", "B1v2", "Post", "L3t", "M3", "J3")
-    systems = fit_systems(scores.asv, scores.cm, scores.label, names)
+    fitted = fit_systems(scores.asv, scores.cm, scores.label, names)
+    systems = {name: frozen(system, name) for name, system in fitted.items()}
     pairs, bases = find_pairs(scores, systems)
     groups = [set(pair.systems) for pair in pairs]
     assert groups[0] == {"B1", "B1v2", "Post"}
