@@ -165,7 +165,7 @@ def _rows(material: Material, name: str) -> Iterator[tuple[str, list[_Row]]]:
     system, n = results.systems.get(name), 0 if results.parts else material.replicates
     on_dev = None if dev is None else dev.extra.get(f"{PREFIX}{name}")
     task = None if dev is None or on_dev is None else _task(on_dev, dev.label)
-    fused = system(trials.asv, trials.cm) if system is not None and system.gives_llrs else None
+    fused = system.of(trials) if system is not None and system.gives_llrs else None
     band = None
     if n and trials.speaker is not None:
         band = Band.of(scores, trials.label, trials.speaker.astype(str), TAUS, n)
