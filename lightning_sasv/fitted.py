@@ -76,7 +76,7 @@ class FittedSystem(Fusion):
         named = scores.extra
         if all(name in named for name in self.columns.names):
             return self(*self.columns.take({name: named[name] for name in self.columns.names}))
-        return self(scores.asv, scores.cm_of(self.name))
+        return self(scores.asv, scores.cm_of(self.name or ""))
 
     @property
     def simulated(self) -> bool:
