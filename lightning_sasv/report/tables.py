@@ -10,7 +10,6 @@ from rich import box
 from rich.table import Table
 
 from lightning_sasv.console import Terminal
-from lightning_sasv.fusion.doubts import is_doubtful, marked
 from lightning_sasv.metrics.comparisons import PRIMARY, letters_of, not_distinguishable
 from lightning_sasv.metrics.intervals import Interval
 from lightning_sasv.metrics.registry import (
@@ -287,6 +286,8 @@ COST_WORDS = (
 
 def print_results(metrics: Metrics, corpus: str) -> None:
     """Show the metrics of each system on each set, and which corpus they come from."""
+    from lightning_sasv.fusion.doubts import is_doubtful  # evaluating needs no fusion
+
     doubtful = [name for name, own in warnings_of(metrics).items() if is_doubtful(own)]
     parts = [*twin_words(metrics), *parts_of(metrics)]
     title = "; ".join([f"Results on the corpus: {corpus}", *parts])
@@ -313,6 +314,8 @@ def _results_table(
     metrics: Metrics, columns: Sequence[Metric], doubtful: Sequence[str], look: Mapping[str, Any]
 ) -> Table:
     """Some metrics of each system on each set."""
+    from lightning_sasv.fusion.doubts import marked
+
     names = [metric.short for metric in columns]
     table = make_table(("system", "set"), names, padding=(0, 0, 0, 1), **look)
     for system, entry in metrics.items():

@@ -135,6 +135,7 @@ found = evaluate(pandas.read_csv({str(file)!r}), systems="A", ci="none")
 assert len(found.to_pandas()) == len(found.to_polars())
 found.to_latex(), found.to_markdown(), found._repr_html_(), found.to_json()
 assert "torch" not in sys.modules
+assert "scipy.optimize" not in sys.modules, "it takes longer to import than all else here"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

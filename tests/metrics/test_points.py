@@ -16,7 +16,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from lightning_sasv import checks
 from lightning_sasv.checks import EmptyClassError
-from lightning_sasv.metrics.functional import points
+from lightning_sasv.metrics.functional import pav, points
 from lightning_sasv.metrics.functional.eer import eer_of
 from lightning_sasv.metrics.functional.pav import hull, may_dip, pools
 from lightning_sasv.metrics.functional.points import (
@@ -193,3 +193,17 @@ def test_classes_are_sorted_once_and_not_mixed_up(rng: np.random.Generator) -> N
     assert heavy.steps("asv", target).values is classes.steps("asv", target).values
     with pytest.raises(EmptyClassError, match="no nontarget trials"):
         heavy.steps("asv", nontarget)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40))
+def test_few_groups_are_pooled_as_many_are(groups: list[tuple[int, int]]) -> None:
+    """Both ways give the same log-likelihood ratios; equal shares may be one pool or two."""
+    some = np.array([pair for pair in groups if sum(pair)] or [(1, 1)])
+    shares = []
+    for few in (0, pav.FEW):
+        with mock.patch.object(pav, "FEW", few):
+            ends = pav.pooled(some[:, 0], some[:, 1])
+        sums = np.add.reduceat(some, ends[:-1])
+        shares.append(np.repeat(sums[:, 0] / sums.sum(1), np.diff(ends)))
+    np.testing.assert_allclose(*shares, atol=1e-12)
+    assert (np.diff(shares[1]) >= 0).all()

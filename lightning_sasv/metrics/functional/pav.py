@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.functional.points import (
@@ -27,6 +26,9 @@ from lightning_sasv.metrics.functional.points import (
     ascending,
     operating_points,
 )
+
+FEW = 4096
+"""Groups that are pooled without the compiled function of scipy."""
 
 
 class Hull(NamedTuple):
@@ -94,9 +96,24 @@ def pooled(positives: Counts, negatives: Counts) -> Index:
         >>> pooled(np.array([0, 1, 0, 1]), np.array([1, 0, 1, 0]))
         array([0, 1, 3, 4])
     """
+    if positives.size <= FEW:
+        return _merged(positives, positives + negatives)
+    from scipy.optimize import isotonic_regression  # takes longer to import than few groups take
+
     weight = np.add(positives, negatives, dtype=np.float64)
     blocks: Index = isotonic_regression(positives / weight, weights=weight).blocks
     return blocks
+
+
+def _merged(positives: Counts, trials: Counts) -> Index:
+    """Pools by merging all neighbours at once whose shares do not grow, until all do."""
+    starts = np.arange(positives.size)
+    while True:
+        p, n = (np.add.reduceat(counts, starts) for counts in (positives, trials))
+        grows = p[:-1] * n[1:] < p[1:] * n[:-1]
+        if grows.all():
+            return np.append(starts, positives.size)
+        starts = starts[np.append(True, grows)]
 
 
 def hull(positives: Counts, negatives: Counts) -> Hull:
