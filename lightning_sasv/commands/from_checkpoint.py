@@ -25,7 +25,7 @@ from lightning_sasv.models import SASVModule
 from lightning_sasv.models.origin import MadeWith, recorded
 from lightning_sasv.plain import fits, settings_of
 
-CORPUS = ("root", "protocols", "name", "scale", "twin_seed")
+CORPUS = ("root", "protocols", "name", "corpus", "scale", "twin_seed")
 """Settings that say which corpus it is."""
 
 REFITTED = ("systems", "fusion", "own_systems")
@@ -115,7 +115,7 @@ class Origin:
                 "--data.scale for the twin"
             )
         if "root" in given and data.root != self.place("root"):
-            data.protocols, data.name = told.protocols, told.name
+            data.protocols, data.name, data.corpus = told.protocols, told.name, told.corpus
         for name in ("root", "protocols") if data.trials is None else ("root",):
             if data[name] is not None and name not in given and not Path(data[name]).exists():
                 raise InputError(
@@ -141,7 +141,8 @@ class Origin:
         """
         was = self.made.get("corpus", {})
         if isinstance(corpus, TrialsAlone):
-            return [f"scores {len(corpus.eval.trials):,} trials of {Path(asked['trials']).name}"]
+            listed = Path(asked.get("trials") or corpus.name).name
+            return [f"scores {len(corpus.eval.trials):,} trials of {listed}"]
         if "fingerprint" not in was:
             return [f"{self.path.name} does not record its corpus: used is {corpus.name}"]
         same = was["fingerprint"] == corpus.fingerprint

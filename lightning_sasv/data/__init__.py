@@ -39,7 +39,13 @@ __getattr__ = lazy(
 
 
 def simulate(
-    *, out: str, scale: float = 1.0, seed: int = 0, pickles: bool = True, overwrite: bool = False
+    *,
+    out: str,
+    scale: float = 1.0,
+    seed: int = 0,
+    pickles: bool = True,
+    overwrite: bool = False,
+    corpus: str = "sasv2022",
 ) -> Corpus:
     """Write the twin, a simulated corpus with the statistics of SASV 2022, in its layout.
 
@@ -53,15 +59,19 @@ def simulate(
         pickles: Write embeddings as the challenge's pickles (.pk); false writes our own
             memory-mapped stores (.safetensors).
         overwrite: Write to OUT though it holds another corpus, or other files.
+        corpus: Corpus whose lists are written: sasv2022, asvspoof5, spoofceleb, wildspoof,
+            manifest (docs/corpora.md).
     """
     from lightning_sasv.data.challenge import save_corpus
+    from lightning_sasv.data.profiles import profile_named
     from lightning_sasv.data.twin import make_twin
 
+    profile_named(corpus)
     with lock(out):
         check_folder(out, CORPUS, overwrite)
-        corpus = make_twin(scale, seed)
-        save_corpus(corpus, out, pickles, overwrite)
-    return corpus
+        twin = make_twin(scale, seed)
+        save_corpus(twin, out, pickles, overwrite, corpus)
+    return twin
 
 
 def import_corpus(

@@ -12,11 +12,20 @@ from torch import Tensor
 
 from lightning_sasv.data.corpus import Corpus, TrainingSet, TrialsAlone, TrialSet, mean_models
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
+from lightning_sasv.data.laid_out import lay_out_as
+from lightning_sasv.data.profiles import (
+    Profile,
+    SetFiles,
+    find_file,
+    profile_named,
+    recognised,
+)
 from lightning_sasv.data.protocols import (
-    ENROLMENT_PROTOCOLS,
     MARKER,
     TRAIN_PROTOCOL,
     TRIAL_PROTOCOL,
+    TrialList,
+    UtteranceList,
     read_enrolment,
     read_trials,
     read_trials_to_score,
@@ -32,36 +41,49 @@ from lightning_sasv.trials import SPLITS, TWIN
 PICKLE = ".pk"
 
 
-def find_file(root: Path, *names: str) -> Path:
-    """The one file below ``root`` with one of these names, the first name that is there."""
-    if not root.is_dir():
-        raise InputError(f"no data folder at {root}; `lightning download` fetches public ones")
-    for name in names:
-        found = sorted(root.rglob(name))
-        if len(found) > 1:
-            listed = ", ".join(str(path) for path in found[:3])
-            raise InputError(f"{name} stands more than once below {root}: {listed}; keep one")
-        if found:
-            return found[0]
-    raise InputError(f"{' or '.join(names)} not found below {root}")
-
-
 def load_embeddings(root: Path, stem: str) -> EmbeddingStore:
     """Embeddings ``stem`` (e.g. ``asv_embd_dev``): our own store, else the challenge's pickle."""
     path = find_file(root, stem + SUFFIX, stem + PICKLE)
     return EmbeddingStore.load(path) if path.suffix == SUFFIX else EmbeddingStore.from_pickle(path)
 
 
-def _load_trials(root: Path, protocols: Path, split: str) -> TrialSet:
-    trials = read_trials(find_file(protocols, TRIAL_PROTOCOL.format(split=split)))
+def trials_of(profile: Profile, split: str, protocols: Path) -> TrialList:
+    """The trials of a set of a corpus."""
+    files: SetFiles = getattr(profile, split)
+    path = find_file(protocols, *files.lists)
+    details = [(p, files.details[name]) for name in files.details for p in protocols.rglob(name)]
+    layout = next(one for name, one in files.lists.items() if path.match(name))
+    return read_trials(path, layout, details[0] if details else None, profile.where, profile)
+
+
+def enrolment_of(files: SetFiles, protocols: Path) -> dict[str, list[str]]:
+    """Enrolment utterances of each speaker of a set: the first group of lists that is there."""
+    there = [group for group in files.enrolment if any(protocols.rglob(group[0]))]
+    groups = there or files.enrolment
+    return read_enrolment(*(find_file(protocols, name) for name in groups[0])) if groups else {}
+
+
+def utterances_of(profile: Profile, protocols: Path) -> UtteranceList:
+    """The training utterances of a corpus."""
+    profile.need("train")
+    lists = profile.train.lists if profile.train else {}
+    path = find_file(protocols, *lists)
+    return read_utterances(path, lists[path.name], profile)
+
+
+def _load_trials(root: Path, protocols: Path, split: str, profile: Profile) -> TrialSet:
+    trials = trials_of(profile, split, protocols)
     asv = load_embeddings(root, f"asv_embd_{split}")
     stem = f"spk_model_{split}"
     if any(any(root.rglob(stem + suffix)) for suffix in (SUFFIX, PICKLE)):
         models = load_embeddings(root, stem)
+    elif profile.pairwise:
+        models = asv
     else:
-        lists = (find_file(protocols, name.format(split=split)) for name in ENROLMENT_PROTOCOLS)
-        models = mean_models(asv, read_enrolment(*lists), f"enrolment models of {split}")
-    return TrialSet(split, trials, asv, load_embeddings(root, f"cm_embd_{split}"), models)
+        lists = enrolment_of(getattr(profile, split), protocols)
+        models = mean_models(asv, lists, f"enrolment models of {split}")
+    named = split if profile.train is not None else "trials"  # of which nothing is measured
+    return TrialSet(named, trials, asv, load_embeddings(root, f"cm_embd_{split}"), models)
 
 
 def corpus_name(root: Path, name: str | None) -> str:
@@ -80,10 +102,18 @@ def corpus_name(root: Path, name: str | None) -> str:
     return marked if marked == TWIN else name or marked
 
 
+def profile_of(corpus: str | None, lists: Path) -> Profile:
+    """The corpus that is named, or whose lists are below a folder, else SASV 2022."""
+    return profile_named(corpus) if corpus else recognised(lists) or profile_named("sasv2022")
+
+
 def load_corpus(
-    root: str | Path, protocols: str | Path | None = None, name: str | None = None
+    root: str | Path,
+    protocols: str | Path | None = None,
+    name: str | None = None,
+    corpus: str | None = None,
 ) -> Corpus:
-    """Corpus of a folder in the challenge's layout.
+    """Corpus of a folder: the lists of a known corpus, and embeddings as the challenge has them.
 
     Args:
         root: Folder with ``{asv,cm}_embd_{trn,dev,eval}`` and ``spk_model_{dev,eval}``, as
@@ -91,14 +121,27 @@ def load_corpus(
             lists among the protocols are used.
         protocols: Folder with the protocols, at any depth; by default ``root``.
         name: Name of the corpus in tables; by default the folder's.
+        corpus: Which corpus' lists they are (``profiles.profiles``), or a YAML file of the same
+            shape; by default the one whose lists are there.
     """
     root = Path(root)
     lists = Path(protocols) if protocols is not None else root
-    utterances = read_utterances(find_file(lists, TRAIN_PROTOCOL))
+    profile = profile_of(corpus, lists)
+    profile.need("train", *SPLITS)
+    utterances = utterances_of(profile, lists)
     asv = partial(load_embeddings, root, "asv_embd_trn")  # read when a training needs them
     train = TrainingSet(utterances, load_embeddings(root, "cm_embd_trn"), asv)
-    dev, evaluation = (_load_trials(root, lists, split) for split in SPLITS)
+    dev, evaluation = (_load_trials(root, lists, split, profile) for split in SPLITS)
     return Corpus(corpus_name(root, name), train, dev, evaluation)
+
+
+def load_evaluation(
+    root: str | Path, protocols: str | Path | None, name: str | None, profile: Profile
+) -> TrialsAlone:
+    """Trials of a corpus that has no training set, with labels or without; they are only scored."""
+    root = Path(root)
+    trials = _load_trials(root, Path(protocols or root), "eval", profile)
+    return TrialsAlone(corpus_name(root, name), trials)
 
 
 def load_trials(
@@ -151,7 +194,11 @@ def _gather(root: Path, kind: str, names: list[str]) -> EmbeddingStore:
 
 
 def save_corpus(
-    corpus: Corpus, out: str | Path, pickles: bool = False, overwrite: bool = True
+    corpus: Corpus,
+    out: str | Path,
+    pickles: bool = False,
+    overwrite: bool = True,
+    layout: str = "sasv2022",
 ) -> Path:
     """Write a corpus as protocols and embeddings that ``load_corpus`` reads.
 
@@ -160,19 +207,26 @@ def save_corpus(
         out: Folder to write to.
         pickles: Write the embeddings as pickles, as the challenge does, instead of stores.
         overwrite: Replace another corpus that is there.
+        layout: Corpus whose lists are written.
     """
     out = ensure_directory(out)
     marker, content = out / MARKER, {"name": corpus.name, "data": corpus.fingerprint}
     if not overwrite and marker.exists() and read_json(marker) != content:
         refuse(out, "another corpus")
     write_text(marker, json.dumps(content) + "\n")  # first: never unnamed
-    stores = {"cm_embd_trn": corpus.train.cm}
+    if layout == "sasv2022":  # speaker models take the place of enrolment
+        write_utterances(out / "protocols" / TRAIN_PROTOCOL, corpus.train.utterances)
+        for data in (corpus.dev, corpus.eval):
+            write_trials(out / "protocols" / TRIAL_PROTOCOL.format(split=data.name), data.trials)
+    else:
+        corpus = lay_out_as(corpus, profile_named(layout), ensure_directory(out / "protocols"))
+    sets = dict(profile_named(layout).sets())
+    stores = {"cm_embd_trn": corpus.train.cm} if "train" in sets else {}
     with suppress(InputError):  # it may have none
-        stores["asv_embd_trn"] = corpus.train.asv
-    write_utterances(out / "protocols" / TRAIN_PROTOCOL, corpus.train.utterances)
-    for data in (corpus.dev, corpus.eval):
-        write_trials(out / "protocols" / TRIAL_PROTOCOL.format(split=data.name), data.trials)
-        kinds = {"asv_embd": data.asv, "cm_embd": data.cm, "spk_model": data.models}
+        stores |= {"asv_embd_trn": corpus.train.asv} if "train" in sets else {}
+    for data in (one for one in (corpus.dev, corpus.eval) if one.name in sets):
+        kinds = {"asv_embd": data.asv, "cm_embd": data.cm}
+        kinds |= {"spk_model": data.models} if layout == "sasv2022" else {}
         stores |= {f"{kind}_{data.name}": store for kind, store in kinds.items()}
     for stem, store in stores.items():
         pickled, own = (out / "embeddings" / (stem + suffix) for suffix in (PICKLE, SUFFIX))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from lightning_sasv.checks import BLOCK
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.protocols import TrialList, UtteranceList
 from lightning_sasv.errors import InputError
@@ -19,6 +20,8 @@ from lightning_sasv.trials import SPLITS, TrialClass
 
 ASV_DIM, CM_DIM = 192, 160
 """Sizes of the ECAPA-TDNN and AASIST embeddings."""
+MANY_PAIRS = 1 << 30
+"""More pairs of probes and models are not all compared: 4 GB of cosines."""
 
 
 def mean_models(
@@ -148,14 +151,19 @@ class TrialSet:
         Every probe is compared with every speaker in one matrix product, and each trial picks
         its cell.
         """
-        speakers, model_of_trial = np.unique(self.trials.speaker, return_inverse=True)
+        speakers, model_of_trial = np.unique(self.trials.models, return_inverse=True)
         try:
             models = normalize(self.models.select(speakers.tolist()), dim=1)
         except InputError as error:
             raise InputError(f"{self.name}: speaker without enrolment model: {error}") from None
         probes = normalize(self.asv.select(self.probes), dim=1)
+        of_trial = torch.from_numpy(model_of_trial.reshape(-1))
+        if len(probes) * len(models) > MANY_PAIRS:  # an enrolment of its own for each trial
+            pairs = torch.stack([self.probe_of_trial, of_trial], dim=1)
+            parts = (pairs[n : n + BLOCK].T for n in range(0, len(pairs), BLOCK))
+            return torch.cat([(probes[a] * models[b]).sum(dim=1) for a, b in parts])
         cosines = probes @ models.T  # (probes, speakers)
-        return cosines[self.probe_of_trial, torch.from_numpy(model_of_trial.reshape(-1))]
+        return cosines[self.probe_of_trial, of_trial]
 
 
 @dataclass(frozen=True)
@@ -202,7 +210,7 @@ class Corpus:
         a hash of their own: ``train.asv_fingerprint``.
         """
         lists = (self.train.utterances, self.dev.trials, self.eval.trials)
-        columns = [values for one in lists for values in vars(one).values()]
+        columns = [values for one in lists for values in one.columns()]
         texts = ["\n".join(map(str, values.tolist())) for values in columns]
         tensors = [self.train.vectors]
         for data in (self.dev, self.eval):

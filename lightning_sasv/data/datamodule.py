@@ -11,13 +11,15 @@ from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 
 from lightning_sasv.checkpoints import read_checkpoint, settings
-from lightning_sasv.data.challenge import load_corpus, load_trials
+from lightning_sasv.console import print_note
+from lightning_sasv.data.challenge import load_corpus, load_evaluation, load_trials, profile_of
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import BlockLoader, InOrder, ProbeBatch, ProbeBatches, TrainBlocks
 from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.data.twin import make_twin
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_yaml
+from lightning_sasv.trials import SPLITS
 
 
 class SASVDataModule(LightningDataModule):
@@ -38,6 +40,8 @@ class SASVDataModule(LightningDataModule):
             any list with labels; nothing but embeddings below ``root`` is needed.
         enrolment: Enrolment lists of the speakers of ``trials``, ``speaker utterance,utterance``,
             separated by commas, where ``root`` has no speaker models.
+        corpus: Whose lists ``root`` has: sasv2022, asvspoof5, spoofceleb, manifest, or a YAML
+            file (docs/corpora.md); by default the corpus whose lists are there.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class SASVDataModule(LightningDataModule):
         seeds: Sequence[int] = (1986,),
         trials: str | None = None,
         enrolment: str | None = None,
+        corpus: str | None = None,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -60,7 +65,7 @@ class SASVDataModule(LightningDataModule):
             if self.hparams[key] < 1:
                 raise InputError(f"data.{key} must be at least 1, got {self.hparams[key]}")
         self.root, self.protocols, self.name = root, protocols, name
-        self.trials, self.enrolment = trials, enrolment
+        self.trials, self.enrolment, self.of = trials, enrolment, corpus
         self.scale, self.twin_seed = scale, twin_seed
         self.batch_size, self.steps_per_block = batch_size, steps_per_block
         self.score_batch_size, self.seeds = score_batch_size, tuple(seeds)
@@ -96,13 +101,20 @@ class SASVDataModule(LightningDataModule):
             return load_trials(self.root, self.trials, self.enrolment, self.name)
         if self.root is None:
             return make_twin(self.scale, self.twin_seed)
-        return load_corpus(self.root, self.protocols, self.name)
+        profile, said = profile_of(self.of, Path(self.protocols or self.root)), self.of is None
+        if said and profile.name != "sasv2022":
+            print_note(f"{self.root}: lists of {profile.name}; --data.corpus says otherwise")
+        if profile.train is None:
+            return load_evaluation(self.root, self.protocols, self.name, profile)
+        return load_corpus(self.root, self.protocols, self.name, self.of)
 
     def setup(self, stage: str) -> None:
         """Load and check the corpus now, so that a mistake in it is reported before any work."""
         if self.trials is not None and (stage != "predict" or self.root is None):
             wrong = "needs --data.root, too" if stage == "predict" else "is for predict alone"
             raise InputError(f"--data.trials {wrong}")
+        if stage != "predict" and self.root is not None and self.trials is None:
+            profile_of(self.of, Path(self.protocols or self.root)).need("train", *SPLITS)
         self.corpus.check()
         if stage == "fit":
             TrialSampler(self.corpus.train.utterances)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from lightning_sasv.data.challenge import find_file
+from lightning_sasv.data.profiles import find_file
 from lightning_sasv.data.protocols import (
     ENROLMENT_PROTOCOLS,
     TRAIN_PROTOCOL,

@@ -30,7 +30,9 @@ FIXED = (
 )
 """Settings of the Trainer that a training is made of."""
 
-CORPUS = frozenset(f"data.{name}" for name in ("root", "protocols", "name", "scale", "twin_seed"))
+CORPUS = frozenset(
+    f"data.{name}" for name in ("root", "protocols", "name", "corpus", "scale", "twin_seed")
+)
 """What says which corpus it is; the same one may lie elsewhere."""
 
 FREE = frozenset(

@@ -93,5 +93,6 @@ def score_table(data: TrialSet, scored: ScoredTrials, fused: Mapping[str, FusedS
         speaker=trials.speaker[kept],
         utterance=trials.utterance[kept],
         attack=trials.attack[kept] if (trials.attack != "").any() else None,
-        extra={f"sasv_{name}": scores.sasv.cpu().numpy() for name, scores in fused.items()},
+        extra={name: column[kept] for name, column in trials.more.items()}
+        | {f"sasv_{name}": scores.sasv.cpu().numpy() for name, scores in fused.items()},
     )

@@ -143,7 +143,9 @@ def _is_header(lines: Lines, layout: Layout) -> bool:
         if check
     ]
     return all(
-        one.contradicts(name, layout) and not column.contradicts(name, layout)
+        one.contradicts(name, layout)
+        and not (one.words or one.numbers)  # a label of another layout is no heading
+        and not column.contradicts(name, layout)
         for name, one, column in sides
     )
 
@@ -238,6 +240,7 @@ def _fitting(columns: Sequence[Column]) -> list[Layout]:
     """The layouts without header that no column contradicts; of equals that with fewer labels."""
     found: dict[tuple[str, ...], Layout] = {}
     known: dict[tuple[str, ...], float] = {}
+    words: dict[str, float] = {}
     for layout in LAYOUTS.all().values():
         if layout.headings or not layout.recognised or len(layout.columns) != len(columns):
             continue
@@ -248,9 +251,12 @@ def _fitting(columns: Sequence[Column]) -> list[Layout]:
         if _disagree(layout, columns):
             continue
         labels = columns[layout.columns.index("label")] if "label" in layout.columns else None
-        share = labels.known(layout) - 0.01 * len(set(layout.labels.values())) if labels else 1.0
+        words[layout.name] = labels.known(layout) if labels else 1.0
+        share = words[layout.name] - 0.01 * len(set(layout.labels.values())) if labels else 1.0
         if layout.columns not in found or share > known[layout.columns]:
             found[layout.columns], known[layout.columns] = layout, share
+    best = max((words[one.name] for one in found.values()), default=1.0)
+    found = {key: one for key, one in found.items() if words[one.name] > best - 0.05}
     saying = [one for one in found.values() if one.numbers or "label" in one.columns]
     return _of_pairs(saying or list(found.values()), columns)
 

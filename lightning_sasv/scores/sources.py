@@ -170,13 +170,13 @@ def read_key(
         table = read_plain(Path(one), how)
         tell(told(table))
         table = table.without_scores()
-        key = table if key is None else _key_beside(table, key)
+        key = table if key is None else key_beside(table, key)
     if key is not None and labelled:
         key.need(["label"], "a key")
     return replace(key, notes=()) if key else None
 
 
-def _key_beside(more: ScoreTable, key: ScoreTable) -> ScoreTable:
+def key_beside(more: ScoreTable, key: ScoreTable) -> ScoreTable:
     """The trials of a key with the columns that another one has besides."""
     own = [name for name in more.frame.columns if name in key and name not in (*key.ids, "label")]
     joined = join_key(replace(more, frame=more.frame.drop(own)), key, allow_missing=True)

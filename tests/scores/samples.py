@@ -30,6 +30,9 @@ LINES = {
     ),
     "trials": "SPK_00001373_000 UTT_00020955\nSPK_00001373_000 UTT_00020956\n",
     "wildspoof": "SPK_00999977_000\tUTT_00897492\t0.258688\nSPK_1_042\tUTT_2\t-1.5\n",
+    "spoofceleb-metadata": (
+        "file,speaker,attack\na00/id1/x-001.flac,id1,a00\na06/id1/y-002.flac,id1,a06\n"
+    ),
     "voxceleb-scores": "1 id1/x.wav id1/y.wav 0.745\n0 id1/x.wav id2/y.wav -0.5\n",
     "espnet": "id1/a/1*id1/b/8 -0.9235963821411133 1\nid1/a/1*id2/c/3 -1.25 0\n",
     "nist-sre": "modelid\tsegmentid\tside\tLLR\nm1\ts1.sph\ta\t0.75\nm1\ts2.sph\ta\t-0.5\n",

@@ -1,0 +1,177 @@
+"""Corpora as data: which lists their sets have, in which layouts, and what enrols speakers.
+
+An entry of corpora.toml, or a YAML file of the same shape, is a corpus. Lists are layouts of
+``scores``; nothing here knows a name of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lightning_sasv.errors import InputError, meant
+from lightning_sasv.files import is_file, read_yaml
+from lightning_sasv.scores.layouts import layout_named
+
+SETS = ("train", "dev", "eval")
+
+
+@dataclass(frozen=True)
+class SetFiles:
+    """The files of one set.
+
+    Attributes:
+        lists: Names of the list of its utterances or trials, best first, and their layouts.
+        details: The same of a list that says more of the utterances of its trials.
+        enrolment: Names of the enrolment lists, all of which are read; several such groups, of
+            which the first that is there counts.
+        audio: Folders of its recordings, of which one is there.
+    """
+
+    lists: Mapping[str, str]
+    details: Mapping[str, str] = field(default_factory=dict)
+    enrolment: tuple[tuple[str, ...], ...] = ()
+    audio: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A corpus.
+
+    Attributes:
+        name: Its name on the command line.
+        about: What it is.
+        costs: Preset of the costs of its metric.
+        train: Utterances to train with; none for a corpus that only evaluates.
+        dev: Trials that everything is fitted on.
+        eval: Trials to evaluate, with labels or without.
+        paths: Whether ids are paths ``attack/speaker/name.flac``.
+        pairwise: Whether a trial names its enrolment utterance in the place of a speaker.
+        where: Trials that count, e.g. ``subset=eval``; empty for all.
+        separator: What separates columns where lists are written, if not as their layouts have it.
+    """
+
+    name: str
+    about: str = ""
+    costs: str = "a-dcf1"
+    train: SetFiles | None = None
+    dev: SetFiles | None = None
+    eval: SetFiles | None = None
+    paths: bool = False
+    pairwise: bool = False
+    where: str = ""
+    separator: str = ""
+
+    def sets(self) -> Iterator[tuple[str, SetFiles]]:
+        """Its sets by name."""
+        return ((name, one) for name in SETS if (one := getattr(self, name)) is not None)
+
+    def need(self, *names: str) -> None:
+        """Raise unless it has some sets."""
+        lacking = [name for name in names if getattr(self, name) is None]
+        if lacking:
+            raise InputError(
+                f"corpus {self.name} ({self.about}) has no {' and no '.join(lacking)} set; train "
+                "with another corpus, then `lightning predict`, or `evaluate` scores with its key"
+            )
+
+
+def _profile(name: str, entry: Any) -> Profile:
+    """A profile from plain data."""
+    if not isinstance(entry, dict):
+        raise InputError(f"corpus {name}: expected its sets, e.g. `dev: {{lists: …}}`")
+    known = [one.name for one in fields(Profile) if one.name != "name"]
+    _refuse_unknown(f"corpus {name}", entry, known)
+    sets = {key: _set_files(f"corpus {name}, {key}", entry[key]) for key in SETS if key in entry}
+    if not sets:
+        raise InputError(f"corpus {name}: no set; give {', '.join(SETS)} or some of them")
+    rest: dict[str, Any] = {key: value for key, value in entry.items() if key not in SETS}
+    for key, value in rest.items():
+        kind = bool if key in ("paths", "pairwise") else str
+        if not isinstance(value, kind):
+            raise InputError(f"corpus {name}: {key} is {value!r}; expected a {kind.__name__}")
+    return Profile(name, **rest | sets)
+
+
+def _set_files(where: str, entry: Any) -> SetFiles:
+    if not isinstance(entry, dict) or not isinstance(entry.get("lists"), dict):
+        raise InputError(f"{where}: expected lists, each with its layout")
+    _refuse_unknown(where, entry, [one.name for one in fields(SetFiles)])
+    for layout in [*entry["lists"].values(), *entry.get("details", {}).values()]:
+        layout_named(str(layout))
+    groups = str(entry.get("enrolment", "")).split("|")
+    return SetFiles(
+        entry["lists"],
+        entry.get("details", {}),
+        tuple(tuple(group.split()) for group in groups if group.strip()),
+        tuple(str(entry.get("audio", "")).split()),
+    )
+
+
+def _refuse_unknown(where: str, entry: Mapping[str, Any], known: list[str]) -> None:
+    wrong = [key for key in entry if key not in known]
+    if wrong:
+        said = f"expected {', '.join(known)}{meant(str(wrong[0]), known)}"
+        raise InputError(f"{where}: cannot use {wrong[0]!r}; {said}")
+
+
+@cache
+def profiles() -> dict[str, Profile]:
+    """Every corpus that is known, by name."""
+    text = Path(__file__).with_name("corpora.toml").read_text(encoding="utf-8")
+    return {name: _profile(name, entry) for name, entry in tomllib.loads(text).items()}
+
+
+def profile_named(name: str) -> Profile:
+    """A corpus by its name, or of a YAML file.
+
+    Raises:
+        InputError: There is none of that name, or the file does not describe one.
+    """
+    if name in profiles():
+        return profiles()[name]
+    if not is_file(name):
+        listed = f"({', '.join(profiles())}) nor a file{meant(name, profiles())}"
+        raise InputError(f"--data.corpus {name} is neither a corpus {listed}")
+    try:
+        return _profile(Path(name).stem, read_yaml(name))
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def recognised(root: Path) -> Profile | None:
+    """The corpus whose lists are below a folder: the one with most sets, the first of equals."""
+    lists = {name: [tuple(f.lists) for _, f in one.sets()] for name, one in profiles().items()}
+    wanted = {Path(name).name for sets in lists.values() for names in sets for name in names}
+    there = [f"/{path.as_posix()}" for path in _walk(root, wanted)]
+    found = {
+        corpus: sum(any(p.endswith(f"/{n}") for p in there for n in names) for names in sets)
+        for corpus, sets in lists.items()
+    }
+    best = max(found, key=lambda name: found[name])
+    return profiles()[best] if found[best] else None
+
+
+def _walk(root: Path, names: set[str]) -> Iterator[Path]:
+    """Files of some names below a folder, which is walked once."""
+    for folder, _, files in os.walk(root):
+        yield from (Path(folder) / name for name in names.intersection(files))
+
+
+def find_file(root: Path, *names: str) -> Path:
+    """The one file below ``root`` with one of these names, the first name that is there."""
+    if not root.is_dir():
+        raise InputError(f"no data folder at {root}; `lightning download` fetches public ones")
+    for name in names:
+        found = sorted(root.rglob(name))
+        if len(found) > 1:
+            listed = ", ".join(str(path) for path in found[:3])
+            raise InputError(f"{name} stands more than once below {root}: {listed}; keep one")
+        if found:
+            return found[0]
+    raise InputError(f"{' or '.join(names)} not found below {root}")
