@@ -19,29 +19,38 @@ from lightning_sasv.fusion.columns import (
     DevTrials,
     as_bytes,
     dev_trials,
-    from_bytes,
     score_columns,
 )
 from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.fusion.densities import Config, Stage, State
 from lightning_sasv.fusion.doubts import FitWarning
+from lightning_sasv.fusion.examining import slopes_of
+from lightning_sasv.fusion.features import ORDERS
 from lightning_sasv.fusion.guards import check_sizes, check_widths, constant_columns
 from lightning_sasv.fusion.outliers import far_scores
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
-from lightning_sasv.fusion.settings import USUAL, check_settings
+from lightning_sasv.fusion.settings import USUAL, check_settings, named_parts
+from lightning_sasv.fusion.state import (
+    after_stage,
+    at_place,
+    check_shapes,
+    columns_of,
+    given_to,
+    layout_of,
+    of_place,
+)
 from lightning_sasv.fusion.transforms import (
     CHOSEN,
     IGNORED,
     TRANSFORM,
-    WORDS,
     Transform,
     check_transform,
     check_transforms,
     words_for,
 )
 from lightning_sasv.numerics import namespace
-from lightning_sasv.plugins import Other, as_other
+from lightning_sasv.plugins import Other
 from lightning_sasv.trials import FusedScores
 
 _FEW = 64
@@ -105,7 +114,7 @@ class Fusion:
         super().__init__()
         self.costs = as_cost_model(costs)
         self.config: dict[str, Any] = {
-            **_parts(density=density, calibration=calibration, rule=rule),
+            **named_parts(density=density, calibration=calibration, rule=rule),
             "rho": rho if isinstance(rho, str) else real("rho", rho),
             "dof": positive("dof", dof),
             "components": count("components", components),
@@ -174,10 +183,20 @@ class Fusion:
         raise NotImplementedError
 
     def values(self) -> dict[str, Any]:
-        """What was learned, as plain numbers and lists; long tables are left out."""
+        """What was learned, as plain numbers, words and lists; long tables are left out.
+
+        ``slopes`` are those of a calibration of one ASV and one CM side.
+        """
         state = {name: np.asarray(value) for name, value in self.arrays().items()}
         few = {name: value for name, value in state.items() if value.size <= _FEW}
-        return {name: value.tolist() for name, value in few.items() if value.dtype.kind == "f"}
+        found = {name: value.tolist() for name, value in few.items() if value.dtype.kind == "f"}
+        columns, words = layout_of(state, self.columns)
+        if "transform.word" in state:
+            found["transform"] = dict(zip(columns.names, words, strict=True))
+        if "chosen.order" in state:
+            found["chosen.order"] = ORDERS[int(state["chosen.order"])]
+        slopes = slopes_of(state)
+        return found | ({"slopes": slopes} if slopes else {})
 
     def start_state(self, columns: Columns = PAIR, words: Sequence[str] | None = None) -> State:
         """Values before any fit, by the names and in the shapes of the fitted ones.
@@ -193,8 +212,10 @@ class Fusion:
             state["rho"] = np.array(rho)
         if not columns.is_pair:
             state["names"] = as_bytes(columns)
+        if self.needs_speakers:
+            state |= at_place("chosen", {"order": 0, "penalty": 0.0, "criterion": 0.0})
         for place, stage, settings in self._steps(columns, words):
-            state |= _at(place, stage.start(settings))
+            state |= at_place(place, stage.start(settings))
         return state
 
     def fit_state(self, asv: Any, cm: Any, labels: Any, **more: Any) -> State:
@@ -206,14 +227,18 @@ class Fusion:
         trials = trials.only(~far_scores(trials.scores, trials.codes, self.trim).any(axis=0))
         words, chosen = self._decided(trials)
         state, scores = self.start_state(trials.columns, words), trials.scores
+        if self.choice is not None:
+            best = self.choice.best
+            parts = {"order": ORDERS.index(best.order), "penalty": best.penalty}
+            state |= at_place("chosen", parts | {"criterion": best.criterion})
         for place, stage, usual in self._steps(trials.columns, words):
             settings = {**usual, **chosen}
             check_sizes(place, trials.codes, settings)
-            values = stage.fit(_given(place, scores, settings), trials.codes, settings)
+            values = stage.fit(given_to(place, scores, settings), trials.codes, settings)
             if place == "density":
                 check_widths(values, scores, trials.codes, settings)
-            state |= _at(place, values)
-            scores = _applied(place, stage, values, scores, settings)
+            state |= at_place(place, values)
+            scores = after_stage(place, stage, values, scores, settings)
         if "rho" in state and self.config["rho"] in SEARCHES:
             pairs = self._sides(scores, trials.columns, words)
             state["rho"] = np.array(find_rho(self.config["rho"], pairs, trials.codes, self.costs))
@@ -264,9 +289,8 @@ class Fusion:
             raise RuntimeError("this FusionSystem is not fitted; call fit on development trials")
         columns, words = layout_of(state, columns or self.columns)
         for place, stage, settings in self._steps(columns, words, "transform.word" in state):
-            own = [name for name in state if name.startswith(f"{place}.")]
-            values = {name.removeprefix(f"{place}."): state[name] for name in own}
-            scores = _applied(place, stage, values, scores, settings)
+            values = of_place(place, state)
+            scores = after_stage(place, stage, values, scores, settings)
         asv, cm = self._sides(scores, columns, words)
         return FusedScores(asv, cm, fuse(self.rule, state.get("rho"), asv, cm))
 
@@ -281,16 +305,9 @@ class Fusion:
         columns = columns_of(state)
         check_transforms(state, len(columns.names))
         columns, words = layout_of(state, columns)
-        expected = self.start_state(columns, words)
-        if state.keys() != expected.keys():
-            odd = sorted(state.keys() ^ expected.keys())
-            raise InputError(f"missing or unknown values {odd}")
-        expected |= _sized_by_data(state)
-        for name, value in state.items():
-            if value.shape != expected[name].shape or not np.isfinite(value).all():
-                raise InputError(
-                    f"{name} must be finite and of shape {expected[name].shape}, got {value.shape}"
-                )
+        check_shapes(state, self.start_state(columns, words))
+        if not 0 <= state.get("chosen.order", 0) < len(ORDERS):
+            raise InputError(f"chosen.order is {state['chosen.order']}, the number of no order")
         self.columns = columns
         with np.errstate(all="ignore"):
             scores = self.fuse_pairs(state, np.zeros((len(columns.names), 1)))
@@ -302,6 +319,7 @@ class Fusion:
         words = words_for((USUAL | self.config)["transform"], trials.columns)
         constant = constant_columns(trials)
         words = [IGNORED if out else word for out, word in zip(constant, words, strict=True)]
+        self.choice = None
         if not self.needs_speakers:
             return words, {}
         settings = USUAL | self.config
@@ -339,57 +357,3 @@ class Fusion:
             return scores[:2]
         places = columns.only([word != IGNORED for word in words]).sides()
         return namespace(scores).stack([scores[place].mean(0) for place in places])
-
-
-def _parts(**given: Any) -> dict[str, str | Other | None]:
-    """What a system is made of, each by its name; an error where there is none such."""
-    found: dict[str, str | Other | None] = {}
-    for place, name in given.items():
-        try:
-            found[place] = part = as_other(name)
-        except InputError as error:
-            raise InputError(f"{place}: {error}, got {str(name)[:100]}") from None
-        if part is None and place == "rule":
-            raise InputError("unknown rule None; a system needs one")
-        if part is not None and (place, part) != ("rule", "nonlinear"):
-            PARTS[place].find(part)
-    return found
-
-
-def columns_of(state: State) -> Columns:
-    """The columns that a state is of."""
-    return from_bytes(state["names"]) if "names" in state else PAIR
-
-
-def layout_of(state: State, columns: Columns) -> tuple[Columns, list[str]]:
-    """Columns of a state, and the transform of each."""
-    if "transform.word" not in state:
-        return columns, ["none"] * len(columns.names)
-    return columns, [WORDS[number] for number in state["transform.word"].tolist()]
-
-
-def _sized_by_data(state: State) -> State:
-    """Values of shapes that no setting says: knots, which ascend, and values of transforms."""
-    sized = {name: state[name] for name in state if name == "transform.value"}
-    if "calibration.knots" in state:
-        knots = state["calibration.knots"]
-        if knots.ndim != 2 or (np.diff(knots) < 0).any():
-            raise InputError("calibration.knots must ascend on both sides")
-        sized |= dict.fromkeys(("calibration.knots", "calibration.llrs"), knots[:2])
-    return sized
-
-
-def _at(place: str, values: State) -> State:
-    return {f"{place}.{name}": value for name, value in values.items()}
-
-
-def _given(place: str, scores: Any, settings: Config) -> Any:
-    """What a stage is given: a density the scores, without measures of quality."""
-    return scores[: settings["columns"].scores] if place == "density" else scores
-
-
-def _applied(place: str, stage: Stage, values: State, scores: Any, settings: Config) -> Any:
-    """What comes out of a stage; measures of quality pass a density by."""
-    result = stage.apply(values, _given(place, scores, settings), settings)
-    quality = scores[settings["columns"].scores :] if place == "density" else scores[:0]
-    return namespace(scores).concatenate([result, quality]) if len(quality) else result

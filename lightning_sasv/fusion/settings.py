@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lightning_sasv.errors import InputError, meant
+from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.fusion.densities import Config
 from lightning_sasv.fusion.features import ORDERS
 from lightning_sasv.fusion.transforms import CHOSEN
+from lightning_sasv.plugins import Other, as_other
 
 MOST_COMPONENTS = 1000
 
@@ -53,3 +55,18 @@ def _check_order(config: Config) -> None:
     for name in (name for name, asked in chosen.items() if asked):
         if config["calibration"] != "multinomial" or config["density"] is not None:
             raise InputError(f"{name}: cv needs calibration: multinomial without a density")
+
+
+def named_parts(**given: Any) -> dict[str, str | Other | None]:
+    """What a system is made of, each by its name; an error where there is none such."""
+    found: dict[str, str | Other | None] = {}
+    for place, name in given.items():
+        try:
+            found[place] = part = as_other(name)
+        except InputError as error:
+            raise InputError(f"{place}: {error}, got {str(name)[:100]}") from None
+        if part is None and place == "rule":
+            raise InputError("unknown rule None; a system needs one")
+        if part is not None and (place, part) != ("rule", "nonlinear"):
+            PARTS[place].find(part)
+    return found

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.base import Fusion, columns_of, layout_of
+from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.columns import DevTrials
 from lightning_sasv.fusion.densities import State
-from lightning_sasv.fusion.doubts import FAILED, FitWarning, Where, examine, numbered
+from lightning_sasv.fusion.doubts import FAILED, FitWarning, Where, numbered
+from lightning_sasv.fusion.examining import examine
 from lightning_sasv.fusion.guards import SingularError
+from lightning_sasv.fusion.state import columns_of, layout_of
 from lightning_sasv.fusion.transforms import check_transforms
 from lightning_sasv.trials import FusedScores
 
