@@ -173,3 +173,21 @@ def test_lines_say_each_thing_once():
 def test_damaged_warnings_are_refused(damaged):
     with pytest.raises(InputError, match="warnings"):
         as_warnings(damaged)
+
+
+def test_a_negative_slope_is_named_with_its_value_and_remedy(trials):
+    """Bona fide speech of others that scores below spoofs turns the paper's CM side round."""
+    asv, cm, labels = (part.numpy().copy() for part in trials)
+    cm[labels == NONTARGET] -= 30
+    system = build_system("L3c").fit(asv, cm, labels)
+    slope = system.calibration.weight[1, 1].item()
+    assert slope < 0
+    texts = [one["text"] for one in system.warnings if one["code"] == "slope"]
+    assert any(f"cm side has no positive slope ({slope:.3g})" in text for text in texts)
+    assert any("cm_positives: target" in text for text in texts)
+    assert system.values()["slopes"]["cm"] == slope
+    remedy = build_system("L3ct").fit(asv, cm, labels)
+    assert remedy.config["cm_positives"] == "target"
+    assert remedy.values()["slopes"]["cm"] > 0
+    assert not [one for one in remedy.warnings if one["code"] == "slope"]
+    assert warning_lines({"L3c": system.warnings})[0].startswith("warning: L3c: ")
