@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +16,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from lightning_sasv.callbacks.fit_fusion import FitFusion
 from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast
 from lightning_sasv.callbacks.log_figures import LogFigures
+from lightning_sasv.callbacks.prune import SEARCH, Prune
 from lightning_sasv.callbacks.write_results import WriteResults
 from lightning_sasv.errors import InputError
 
@@ -55,6 +57,7 @@ def with_ours(given: Sequence[Callback], bar: bool = True, saves: bool = True) -
     ours: list[Callback] = [FitFusion(), WriteResults(), LogFigures(), KeepBest(save=saves)]
     ours += [SaveLast()] if saves else []
     ours += [RichProgressBar()] if bar else []
+    ours += [Prune()] if SEARCH in os.environ else []
     kinds = [ProgressBar if isinstance(one, ProgressBar) else type(one) for one in ours]
     chosen = [
         next((one for one in reversed(given) if isinstance(one, kind)), own)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lightning_sasv import __version__
 from lightning_sasv.console import print_line
@@ -173,7 +173,7 @@ class SweepOutcome(NamedTuple):
     runs: list[SweepRun]
 
 
-def _note(sweep: Sweep, words: Sequence[str], folder: Path) -> Path:
+def note_of(sweep: Sweep, words: Sequence[str], folder: Path) -> Path:
     """File that notes the end of a run: one for each command, configuration and version."""
     values = [word.partition("=")[2] if word[:1] == "-" else word for word in with_shipped(words)]
     named = [folder / value for value in values if value.endswith((".yaml", ".yml"))]
@@ -213,14 +213,14 @@ def run_offline(
     done = SweepOutcome(0, [], [])
     for number, point in enumerate(points[first - 1 :], first):
         words = expand(command, point)
-        note = _note(sweep, words, folder)
+        note = note_of(sweep, words, folder)
         run = None if overwrite else _finished(note, point)
         if run is not None:
             print_line(f"run {number} of {len(points)} is finished: {run.folder}")
             done.runs.append(run)
             continue
         print_line(f"run {number} of {len(points)}: {shlex.join(words)}")
-        run = _run_point(sweep, words, point, note, folder)
+        run = run_point(sweep, words, point, note, folder)
         done.failed.extend([point] if run is None else [])
         done.runs.extend([] if run is None else [run])
         done = done._replace(tried=done.tried + 1)
@@ -229,12 +229,27 @@ def run_offline(
     return done
 
 
-def _run_point(
-    sweep: Sweep, words: list[str], point: dict[str, Any], note: Path, folder: Path
+def run_point(
+    sweep: Sweep,
+    words: list[str],
+    point: dict[str, Any],
+    note: Path,
+    folder: Path,
+    more: Mapping[str, str] | None = None,
 ) -> SweepRun | None:
-    """Run a point, and note that it is finished; nothing if it fails."""
+    """Run a point, and note that it is finished; nothing if it fails.
+
+    Args:
+        sweep: The sweep.
+        words: The command of the point.
+        point: Its options.
+        note: File that notes its end.
+        folder: Working directory.
+        more: Further variables of its environment.
+    """
     place = note.with_suffix(".folder")
-    environment = _environment(sweep, WANDB_MODE="offline", **{WRITTEN: str(place)})
+    known = {WRITTEN: str(place), **(more or {})}
+    environment = _environment(sweep, WANDB_MODE="offline", **known)
     ensure_directory(note.parent)
     for file in (note, place):
         file.unlink(missing_ok=True)
@@ -287,6 +302,8 @@ def sweep(
     offline: bool = False,
     first: int = 1,
     overwrite: bool = False,
+    search: Literal["optuna"] | None = None,
+    runs: int = 20,
     options: list[str] | None = None,
     tell: Callable[[list[SweepRun]], None] = lambda runs: None,
 ) -> None:
@@ -303,6 +320,9 @@ def sweep(
         offline: Run offline even when logged in.
         first: Number of the run to begin with, offline.
         overwrite: Run finished runs again, offline.
+        search: optuna: let Optuna's TPE choose the points by the dev metric that the file names, in
+            place of its method, and end runs early that are worse than the median.
+        runs: Runs of a search.
         options: Options for every run, after those of the file; simply type them as they are, e.g.
             --data.root DIR --trainer.max_epochs 2.
         tell: Is given the finished runs of an offline sweep.
@@ -312,6 +332,9 @@ def sweep(
     plan, passed = read_sweep(file), list(options or ())
     plan.command()
     _check_passed(plan, passed)
+    if search is not None:
+        _search(plan, runs, passed, tell)
+        return
     if not offline and wandb_mode() == "online":
         number = run_online(plan, project or plan.project, passed)
         print_line(f"sweep {number} of {plan.name} has ended")
@@ -329,3 +352,20 @@ def sweep(
         rest = f"; {left} were not tried" if left else ""
         raise RunError(f"{len(done.failed)} of {done.tried} runs failed{rest}: {listed}")
     print_line("send the runs with: wandb sync runs/wandb/offline-run-*")
+
+
+def _search(
+    plan: Sweep, runs: int, passed: Sequence[str], tell: Callable[[list[SweepRun]], None]
+) -> None:
+    """Run a search, here and offline."""
+    if runs < 1:
+        raise InputError(f"--runs must be at least 1, got {runs}")
+    from lightning_sasv.experiment.search import run_search
+
+    print_line(f"{plan.name}: a search of {runs} runs, W&B offline")
+    advise("finished runs are kept: the same command goes on")
+    done = run_search(plan, Path.cwd(), runs, passed)
+    tell(done.runs)
+    if done.failed:
+        listed = "; ".join(str(point) for point in done.failed[:10])
+        raise RunError(f"{len(done.failed)} of {done.tried} runs failed: {listed}")

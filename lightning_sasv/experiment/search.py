@@ -1,0 +1,171 @@
+"""``lightning sweep --search optuna``: the points of a sweep file chosen by a search.
+
+Optuna's TPE chooses each point by those before it. The runs are those of an offline sweep; what
+they reached on dev is kept in a file, so that the same command goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightning_sasv.callbacks.prune import PRUNED, SEARCH, open_study
+from lightning_sasv.console import print_line
+from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.recipe import digest
+from lightning_sasv.experiment.sweep import (
+    FIRST_FAILURES,
+    Sweep,
+    SweepOutcome,
+    note_of,
+    run_point,
+)
+from lightning_sasv.experiment.sweep_command import check_parameters, check_value, expand
+from lightning_sasv.files import ensure_directory
+from lightning_sasv.metrics_file import values_in
+from lightning_sasv.results import METRICS_FILE, read_metrics, value_of
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+
+_DIRECTIONS = ("minimize", "maximize")
+
+
+def target_of(sweep: Sweep) -> tuple[str, str]:
+    """What a search is for: a metric of dev and ``minimize`` or ``maximize``.
+
+    Raises:
+        InputError: The sweep file names none, or one of the eval set, by which nothing is chosen.
+    """
+    told = sweep.content.get("metric")
+    found = {"goal": "minimize", **told} if isinstance(told, dict) else {}
+    name, goal = str(found.get("name", "")), str(found.get("goal"))
+    if not name.startswith(("val/", "dev/")) or goal not in _DIRECTIONS:
+        raise InputError(
+            f"{sweep.path}: a search needs metric: {{name: val/sasv_eer, goal: minimize}}, a "
+            f"metric of dev; got name {name or 'none'!r}, goal {goal!r}"
+        )
+    return name, goal
+
+
+def suggest(trial: Trial, parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The next point: values of a list, or of a range on its own or a logarithmic scale.
+
+    Args:
+        trial: A trial of Optuna.
+        parameters: As W&B has them: ``value``, ``values``, or ``min`` and ``max`` with a
+            ``distribution`` (``uniform``, ``int_uniform``, ``log_uniform_values``).
+    """
+    point = {}
+    for name, settings in check_parameters(parameters).items():
+        own = settings if isinstance(settings, dict) else {}
+        if "min" in own and "max" in own:
+            point[name] = _between(trial, name, own)
+            continue
+        values = own["values"] if isinstance(own.get("values"), list) else [own.get("value")]
+        if not values or values == [None]:
+            raise InputError(f"parameter {name!r} of a search needs values, value, or min and max")
+        for value in values:
+            check_value(name, value)
+        place = trial.suggest_categorical(name, list(map(json.dumps, values)))
+        point[name] = json.loads(place)
+    return point
+
+
+def _between(trial: Trial, name: str, own: Mapping[str, Any]) -> float:
+    """A value of a range."""
+    low, high = own["min"], own["max"]
+    whole = isinstance(low, int) and isinstance(high, int)
+    kind = own.get("distribution", "int_uniform" if whole else "uniform")
+    known = ("uniform", "int_uniform", "log_uniform_values")
+    numbers = all(isinstance(v, int | float) and math.isfinite(v) for v in (low, high))
+    if kind not in known or not numbers or low > high or (kind == known[2] and low <= 0):
+        raise InputError(
+            f"parameter {name!r}: a search knows the distributions {', '.join(known)} between min "
+            f"and max, got {kind} between {low} and {high}"
+        )
+    if kind == "int_uniform":
+        return trial.suggest_int(name, int(low), int(high))
+    return trial.suggest_float(name, float(low), float(high), log=kind == known[2])
+
+
+def run_search(sweep: Sweep, folder: Path, runs: int, options: Sequence[str] = ()) -> SweepOutcome:
+    """Run so many points, those of an earlier call of the same search among them.
+
+    Args:
+        sweep: What to search.
+        folder: Working directory of each run.
+        runs: Finished runs after which it ends; those that were ended early count.
+        options: Further options of each run.
+    """
+    import optuna
+
+    metric, goal = target_of(sweep)
+    command, parameters = [*sweep.command(), *options], sweep.content["parameters"]
+    name = digest([command, parameters, metric, goal])
+    notes = ensure_directory(note_of(sweep, command, folder).parent.resolve())
+    journal = str(notes / f"search-{name}.journal")
+    study = open_study(journal, name, goal)
+    done, first = SweepOutcome(0, [], []), _finished(study)
+    for number in range(first + 1, runs + 1):
+        study.sampler = optuna.samplers.TPESampler(seed=number)  # the same, gone on with or not
+        trial = study.ask()
+        point = suggest(trial, parameters)
+        words = expand(command, point)
+        told = {"journal": journal, "study": name, "trial": trial._trial_id}
+        told |= {"metric": metric, "direction": goal}
+        print_line(f"run {number} of {runs}: {point}")
+        note = note_of(sweep, words, folder)
+        run = run_point(sweep, words, point, note, folder, {SEARCH: json.dumps(told)})
+        failed = not _tell(study, trial, math.nan if run is None else _value(run.folder, metric))
+        done.failed.extend([point] if failed else [])
+        done.runs.extend([run] if run is not None else [])
+        done = done._replace(tried=done.tried + 1)
+        if not _finished(study) and len(done.failed) == FIRST_FAILURES:
+            break
+    _say(study, metric, parameters)
+    return done
+
+
+def _tell(study: Study, trial: Trial, value: float) -> bool:
+    """Tell the search what became of a trial; whether it was not a failure."""
+    from optuna.trial import TrialState
+
+    pruned = study.trials[trial.number].user_attrs.get(PRUNED, False)
+    reached = not pruned and math.isfinite(value)
+    state = TrialState.PRUNED if pruned else None if reached else TrialState.FAIL
+    study.tell(trial, value if reached else None, state=state)
+    return pruned or reached
+
+
+def _finished(study: Study) -> int:
+    """How many points have been tried; one that was broken off with its command is given up."""
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(states=[TrialState.RUNNING]):
+        study.tell(trial.number, state=TrialState.FAIL)
+    return len(study.get_trials(states=[TrialState.COMPLETE, TrialState.PRUNED]))
+
+
+def _value(folder: Path | None, metric: str) -> float:
+    """What a run reached on dev: its first system."""
+    if folder is None:
+        return math.nan
+    entry = next(iter(read_metrics(folder / METRICS_FILE).values()))
+    return value_of(values_in(entry, "dev"), metric.rpartition("/")[2])
+
+
+def _say(study: Study, metric: str, parameters: Mapping[str, Any]) -> None:
+    """The best point."""
+    from optuna.trial import TrialState
+
+    found = study.get_trials(states=[TrialState.COMPLETE])
+    if found:
+        best = study.best_trial
+        at = ", ".join(f"{name} {best.params[name]}" for name in parameters if name in best.params)
+        early = len(study.get_trials(states=[TrialState.PRUNED]))
+        print_line(f"best of {len(found)} runs ({early} more were ended early): {at}")
+        print_line(f"its {metric} on dev: {best.value:.6g}")
