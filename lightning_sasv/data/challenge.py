@@ -56,11 +56,18 @@ def trials_of(profile: Profile, split: str, protocols: Path) -> TrialList:
     return read_trials(path, layout, details[0] if details else None, profile.where, profile)
 
 
-def enrolment_of(files: SetFiles, protocols: Path) -> dict[str, list[str]]:
-    """Enrolment utterances of each speaker of a set: the first group of lists that is there."""
-    there = [group for group in files.enrolment if any(protocols.rglob(group[0]))]
-    groups = there or files.enrolment
-    return read_enrolment(*(find_file(protocols, name) for name in groups[0])) if groups else {}
+def enrolment_of(files: SetFiles, protocols: Path, present: bool = False) -> dict[str, list[str]]:
+    """Enrolment utterances of each speaker of a set: the first group of lists that is there.
+
+    Args:
+        files: The set.
+        protocols: Folder of the lists.
+        present: Read those that are there, even if they are none.
+    """
+    there = {name for group in files.enrolment for name in group if any(protocols.rglob(name))}
+    groups = [group for group in files.enrolment if there.intersection(group)] or files.enrolment
+    names = [name for name in groups[0] if name in there or not present] if groups else []
+    return read_enrolment(*(find_file(protocols, name) for name in names))
 
 
 def utterances_of(profile: Profile, protocols: Path) -> UtteranceList:

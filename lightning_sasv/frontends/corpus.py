@@ -32,12 +32,13 @@ def extract(
     device: str = "auto",
     strict: bool = False,
     overwrite: bool = False,
+    corpus: str | None = None,
     begin: Begin | None = None,
 ) -> dict[str, Extraction]:
     """Turn audio into embeddings: AASIST for the countermeasure, ECAPA-TDNN for the speaker.
 
-    With the protocols of ASVspoof 2019 LA below AUDIO (or in the folder PROTOCOL), OUT gets the
-    files of the challenge, {cm,asv}_embd_{trn,dev,eval} and spk_model_{dev,eval}: train on them
+    With the lists of a corpus below AUDIO (or in the folder PROTOCOL), OUT gets the files of the
+    challenge, {cm,asv}_embd_{trn,dev,eval} and spk_model_{dev,eval}: train on them
     with `lightning fit --data.root OUT --data.protocols AUDIO`. Otherwise every utterance of the
     list PROTOCOL, or without one every recording below AUDIO, goes into cm_embd and asv_embd.
     Recordings are averaged to one channel, resampled, and repeated or cut to the 64,600 samples
@@ -50,8 +51,8 @@ def extract(
         audio: Folder with the recordings (flac, wav, ogg, mp3, ...), at any depth.
         out: Folder to write to.
         protocol: List of utterances: their names or paths (one column), names and paths (two), a
-            trial list (four) or a CM protocol (five); or a folder with the protocols of ASVspoof
-            2019 LA.
+            trial list (four), a CM protocol (five), or any other list whose layout is known; or a
+            folder with the lists of a corpus.
         enrolment: Enrolment lists for PROTOCOL ("speaker utterance,utterance,..."), separated by
             commas; OUT gets the mean embedding of each speaker in spk_model.
         name: Ending of the files for PROTOCOL (cm_embd_NAME); by default trn, dev or eval where
@@ -69,6 +70,8 @@ def extract(
         device: Where to compute: auto (a GPU where there is one), cpu, cuda, cuda:1, ...
         strict: Fail if a recording cannot be embedded; otherwise failures are listed at the end.
         overwrite: Replace embeddings in OUT that other weights have made.
+        corpus: Whose lists they are: sasv2022, asvspoof5, spoofceleb, wildspoof, manifest, or a
+            YAML file (docs/corpora.md); by default the corpus whose lists are there.
         begin: Begins a progress bar for each store.
 
     Returns:
@@ -84,7 +87,7 @@ def extract(
     resources.torch_device()
     folder = AudioFolder(audio)
     lists = [path for path in (enrolment or "").split(",") if path]
-    splits = plan(folder, protocol, lists, name)
+    splits = plan(folder, protocol, lists, name, corpus)
     networks = build_networks(cm, asv, only)
     target = ensure_directory(out)
     options = {"resources": resources, "overwrite": overwrite, "strict": strict, "begin": begin}

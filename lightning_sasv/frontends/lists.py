@@ -11,22 +11,18 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from lightning_sasv.data.profiles import find_file
+from lightning_sasv.data.challenge import enrolment_of, trials_of, utterances_of
+from lightning_sasv.data.profiles import profile_named, profiles, recognised
 from lightning_sasv.data.protocols import (
-    ENROLMENT_PROTOCOLS,
     TRAIN_PROTOCOL,
-    TRIAL_PROTOCOL,
     TrialList,
     UtteranceList,
     read_enrolment,
-    read_trials,
-    read_utterances,
 )
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.audio import SUFFIXES
-from lightning_sasv.scores import read_table
+from lightning_sasv.scores import ScoreTable, read_table
 from lightning_sasv.scores.text import lines_of, load
-from lightning_sasv.trials import SPLITS
 
 _SPLIT_NAMES = {"train": "trn", "dev": "dev", "eval": "eval"}
 _NAME = re.compile(r"\w[\w.-]{0,49}")
@@ -150,15 +146,17 @@ def plan(
     protocol: str | None = None,
     enrolment: Sequence[str] = (),
     name: str | None = None,
+    corpus: str | None = None,
 ) -> list[Split]:
     """What to embed.
 
     Args:
         audio: The recordings.
-        protocol: A list of utterances, or a folder with the protocols of ASVspoof 2019 LA. By
-            default the protocols below the audio folder, and without them every recording.
+        protocol: A list of utterances, or a folder with the lists of a corpus. By default the
+            lists below the audio folder, and without them every recording.
         enrolment: Enrolment lists, where ``protocol`` is a list.
         name: Name of the split, where ``protocol`` is a list or every recording is taken.
+        corpus: Whose lists they are; by default those of the corpus that is recognised.
     """
     if name and not _NAME.fullmatch(name):
         raise InputError(
@@ -169,11 +167,14 @@ def plan(
         word = re.search(r"\.(train|dev|eval)\.", Path(protocol).name)
         split = (_SPLIT_NAMES[word[1]] if word else "") if name is None else name
         return [Split(split, read_list(protocol), read_enrolment(*enrolment))]
-    splits = asvspoof_splits(Path(protocol) if protocol is not None else audio.root)
+    lists = Path(protocol) if protocol is not None else audio.root
+    splits = corpus_splits(lists, corpus)
     if splits and (name is not None or enrolment):
-        raise InputError("--name and --enrolment are for a single list, not for ASVspoof protocols")
-    if protocol is not None and not splits:
-        raise InputError(f"no protocols of ASVspoof 2019 LA ({TRAIN_PROTOCOL}, …) below {protocol}")
+        raise InputError("--name and --enrolment are for a single list, not for those of a corpus")
+    if not splits and (protocol is not None or corpus is not None):
+        wanted = corpus or f"ASVspoof 2019 LA ({TRAIN_PROTOCOL}, …) or another corpus"
+        listed = f"--corpus is one of {', '.join(profiles())}, or a YAML file"
+        raise InputError(f"no protocols of {wanted} below {lists}; {listed}")
     return splits or [Split(name or "", _all_recordings(audio), read_enrolment(*enrolment))]
 
 
@@ -195,33 +196,60 @@ def read_list(path: str | Path) -> tuple[Utterance, ...]:
 
     A line holds an utterance or a path (one column), an utterance and its path (two), or is one of
     a trial list (``speaker utterance attack key``) or of a CM protocol (``speaker utterance -
-    attack key``).
+    attack key``), or of any other list or table whose layout is known.
     """
     path = Path(path)
     line, first = next(lines_of(path, load(path)[0]), (1, "-"))
     columns = len(first.split())
-    if columns not in (1, 2, 4, 5):
+    if columns == 2 and "," in first:
         raise InputError(
-            f"{path}, line {line}: {columns} columns; expected 1 (utterance or path), "
-            "2 (utterance and path), 4 (trial list) or 5 (CM protocol)"
+            f"{path}, line {line}: {first[:60]!r} looks like an enrolment list; give --enrolment"
         )
-    table = read_table(path, f"utterances-{columns}")
+    other = columns not in (1, 2, 4, 5) or "," in first or "\t" in first
+    try:
+        table = read_table(path, None if other else f"utterances-{columns}")
+        table.need(["utterance"], "a list to extract")
+    except InputError as error:
+        if not other:
+            raise
+        raise InputError(
+            f"{path}, line {line}: {columns} columns; expected 1 (utterance or path), 2 (utterance "
+            f"and path), 4 (trial list), 5 (CM protocol), or a layout that is known: {error}"
+        ) from None
+    if columns == 2 and not other and _are_trials(table):
+        table = read_table(path, "trials")
     names = table.frame["utterance"]
     places = table.frame["path"] if "path" in table else names
     return _unique(map(Utterance, names, places), str(path))
 
 
-def asvspoof_splits(root: Path) -> list[Split]:
-    """The splits whose protocols are below ``root``, by their names in ASVspoof 2019 LA."""
+def _are_trials(table: ScoreTable) -> bool:
+    """Whether two columns are speaker and utterance: the first repeats, the second is no path."""
+    places = table.frame["path"].to_list()
+    paths = any("/" in one or Path(one).suffix.lower() in SUFFIXES for one in places)
+    return not paths and table.frame["utterance"].is_duplicated().any()
 
-    def found(*names: str) -> list[Path]:
-        return [find_file(root, name) for name in names if any(root.rglob(name))]
 
-    splits = [Split("trn", _named(read_utterances(path))) for path in found(TRAIN_PROTOCOL)]
-    for split in SPLITS:
-        lists = found(*(name.format(split=split) for name in ENROLMENT_PROTOCOLS))
-        for path in found(TRIAL_PROTOCOL.format(split=split)):
-            splits.append(Split(split, _named(read_trials(path)), read_enrolment(*lists)))
+def corpus_splits(root: Path, corpus: str | None = None) -> list[Split]:
+    """The splits whose lists are below ``root``.
+
+    Args:
+        root: Folder with the lists, at any depth.
+        corpus: Whose lists they are; by default those of the corpus that is recognised.
+    """
+    profile = profile_named(corpus) if corpus else recognised(root)
+    splits = []
+    for name, files in profile.sets() if profile else ():
+        if profile is None or not any(any(root.rglob(one)) for one in files.lists):
+            continue
+        if name == "train":
+            splits.append(Split(_SPLIT_NAMES[name], _named(utterances_of(profile, root))))
+            continue
+        trials = trials_of(profile, name, root)
+        enrolment = enrolment_of(files, root, present=True)
+        if trials.model is not None:  # each is enrolled by itself
+            enrolment = {model: [model] for model in dict.fromkeys(trials.model.tolist())}
+        splits.append(Split(name, _named(trials), enrolment))
     return splits
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lightning_sasv.data import Corpus
+from lightning_sasv.data.challenge import save_corpus
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.lists import AudioFolder, Utterance, asvspoof_splits, plan, read_list
+from lightning_sasv.frontends.lists import AudioFolder, Utterance, corpus_splits, plan, read_list
 
 FILES = ["one.flac", "sub/two.wav", "sub/deep/three.FLAC", "sub/same.wav", "other/same.wav"]
 
@@ -122,6 +124,40 @@ def test_protocols_of_a_real_corpus(shared: Path) -> None:
     assert plan(audio, str(audio.root)) == [train, dev, evaluation]
 
 
+@pytest.mark.parametrize("name", ["asvspoof5", "spoofceleb", "wildspoof"])
+def test_lists_of_every_corpus(name: str, twin: Corpus, tmp_path: Path) -> None:
+    save_corpus(twin, tmp_path, layout=name)
+    audio = AudioFolder(tmp_path)
+    splits = {split.name: split for split in plan(audio, corpus=name)}
+    assert plan(audio) == [*splits.values()]  # recognised
+    assert len(splits["eval"].utterances) == len(twin.eval.probes)
+    assert len(splits["eval"].enrolment) == len(twin.eval.models)
+    assert ("trn" in splits) == (name != "wildspoof")
+    assert not any(one.id.endswith(".flac") for one in splits["eval"].with_enrolment)
+    with pytest.raises(InputError, match=r"no protocols of sasv2022 below .*--corpus is one of"):
+        plan(audio, corpus="sasv2022")
+
+
+def test_lists_that_were_misread(tmp_path: Path, shared: Path) -> None:
+    """Lists of corpora.md that became other utterances, or one column."""
+    lines = shared / "data/corpora"
+    for name, first in (
+        ("asvspoof5/ASVspoof5.train.tsv", "T_0000000000"),
+        ("asvspoof5/ASVspoof5.dev.trial.txt", "D_"),
+        ("asvspoof5/form.key_t2.tsv", "E_"),
+        ("spoofceleb/metadata.development.csv", "a0"),
+        ("spoofceleb/form.sasv_development_evaluation_protocol.csv", "a0"),
+        ("wildspoof/form.protocol_test.tsv", "UTT_"),
+        ("wildspoof/submission.tsv", "UTT_"),
+        ("asvspoof2021/DF.CM.trial_metadata.txt", "DF_E_"),
+    ):
+        found = read_list(lines / name)
+        assert all(one.id.startswith(first[:2]) for one in found), name
+        assert found[0].id.startswith(first), name
+    with pytest.raises(InputError, match="looks like an enrolment list; give --enrolment"):
+        read_list(lines / "asvspoof5/ASVspoof5.track_2.progress.enroll.txt")
+
+
 def test_a_single_list(folder: AudioFolder, tmp_path: Path) -> None:
     enrolment = write(tmp_path / "enrol.txt", "s1 one,three\n")
     (split,) = plan(folder, write(tmp_path / "my.dev.trl.txt", "s1 two - target\n"), [enrolment])
@@ -162,7 +198,7 @@ def test_folders_without_anything(tmp_path: Path, shared: Path) -> None:
         plan(AudioFolder(tmp_path))
     with pytest.raises(InputError, match="no protocols of ASVspoof 2019 LA"):
         plan(AudioFolder(tmp_path), str(tmp_path))
-    assert asvspoof_splits(tmp_path) == []
+    assert corpus_splits(tmp_path) == []
     with pytest.raises(InputError, match="--name and --enrolment are for a single list"):
         plan(AudioFolder(shared / "data" / "mini_la"), name="x")
 
