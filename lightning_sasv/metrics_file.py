@@ -217,11 +217,14 @@ def check_merge(there: Metrics, new: Metrics, path: str | Path) -> None:
                 continue
             raise InputError(
                 f"{path} holds results of other {_WORDS.get(field, field)} ({other}, {own}: "
-                f"{field} {_shown(noted[field])} there, {_shown(of[field])} now): nothing was "
-                "changed; choose another folder, or add --overwrite to replace them"
+                f"{_NAMES.get(field, field)} {_shown(noted[field])} there, {_shown(of[field])} "
+                "now): nothing was changed; choose another folder, or add --overwrite to replace "
+                "them"
             )
 
 
+_NAMES = {"fingerprint": "trials fingerprint"}
+"""Beside it there are a corpus fingerprint, of embeddings, and that of a bundle."""
 _WORDS = {"fingerprint": "trials", "eer_convention": "conventions", "tandem_costs": "costs"}
 
 

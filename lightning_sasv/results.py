@@ -193,8 +193,8 @@ def check_metrics(path: str | Path, new: Metrics, overwrite: bool = False) -> Me
     return there
 
 
-def origin_beside(table: ScoreTable) -> Origin | None:
-    """Where scores come from by the ``metrics.json`` of their folder of results, if they are its.
+def metrics_beside(table: ScoreTable) -> Metrics:
+    """What the ``metrics.json`` of a folder of results says of systems on these very trials.
 
     Args:
         table: Labelled trials that were read from a file.
@@ -202,13 +202,24 @@ def origin_beside(table: ScoreTable) -> Origin | None:
     folder = table.path.resolve().parent
     file = folder.parent / METRICS_FILE
     if folder.name != "scores" or not file.is_file() or "label" not in table:
-        return None
+        return {}
     try:
-        found = [of for _, _, of in blocks(read_metrics(file), table.path.stem)]
+        found = read_metrics(file)
     except InputError:
-        return None
+        return {}
     mine = Trials(table).fingerprint
-    of = next((of for of in found if of["fingerprint"] == mine), None)
+    own = [name for name, _, of in blocks(found, table.path.stem) if of["fingerprint"] == mine]
+    return {name: found[name] for name in own}
+
+
+def origin_beside(table: ScoreTable) -> Origin | None:
+    """Where scores come from by the ``metrics.json`` of their folder of results, if they are its.
+
+    Args:
+        table: Labelled trials that were read from a file.
+    """
+    found = metrics_beside(table)
+    of = next((of for _, _, of in blocks(found, table.path.stem)), None)
     if of is None:
         return None
     return Origin(of["corpus"], of["simulated"], of["scale"], of["twin_seed"])

@@ -14,6 +14,7 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation import evaluate
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.metrics.functional import Settings, all_metrics
 from lightning_sasv.metrics_file import (
@@ -338,3 +339,21 @@ def test_only_dates_differ_between_equal_runs(fused: Path) -> None:
     fuse(fused)
     assert content(fused / "out" / "metrics.json") != before
     fuse(fused, "--costs", "asvspoof5")
+
+
+def test_scores_of_a_folder_of_results_are_compared_with_the_best_on_dev(tmp_path: Path) -> None:
+    for split, seed in (("dev", 1), ("eval", 2)):
+        write_scores(tmp_path / f"{split}.csv", toy_scores(600, seed=seed, speakers=12))
+    files = ["--dev", str(tmp_path / "dev.csv"), "--eval", str(tmp_path / "eval.csv")]
+    main(["fuse", *files, "--systems", "B1,L2,L3", "--out", str(tmp_path / "out")])
+    noted = read_metrics(tmp_path / "out/metrics.json")
+    on_dev = {name: own["sets"]["dev"]["values"]["sasv_eer"] for name, own in noted.items()}
+    best = min(sorted(on_dev), key=on_dev.__getitem__)
+    options: dict[str, Any] = {"compare": True, "replicates": 39}
+    found = evaluate(tmp_path / "out/scores/eval.csv", **options).compare("sasv_eer")
+    assert {one.family for one in found} == {f"2 against {best}, holm"}
+    every = evaluate(tmp_path / "out/scores/eval.csv", pairs="all", **options).compare("sasv_eer")
+    assert {one.family for one in every} == {"3 pairs, holm"}
+    shutil.copy(tmp_path / "out/scores/eval.csv", tmp_path / "alone.csv")
+    alone = evaluate(tmp_path / "alone.csv", **options).compare("sasv_eer")
+    assert {one.family for one in alone} == {"3 pairs, holm"}

@@ -40,4 +40,4 @@ def _summary(folder: Path, costs: str) -> list[str]:
                 f"warning: within these bounds no trial can be {limits['unreachable']}ed at these "
                 "costs; more dev trials would widen them, load(…, bounds=False) lifts them"
             )
-    return [*lines, f"fingerprint: {deploy.fingerprint(folder)}"]
+    return [*lines, f"bundle fingerprint: {deploy.fingerprint(folder)}"]

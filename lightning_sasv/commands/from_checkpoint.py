@@ -149,13 +149,14 @@ class Origin:
         if not same and not asked.keys() & set(CORPUS) and was.get("root"):
             raise InputError(
                 f"the data at {was['root']} are not those that {self.path} was made with "
-                f"(fingerprint {was['fingerprint']} then, {corpus.fingerprint} now); give "
+                f"(corpus fingerprint {was['fingerprint']} then, {corpus.fingerprint} now); give "
                 "--data.root to use them all the same"
             )
         if same:
             return ["the same corpus as the checkpoint's"] if "root" in asked else []
         return [
-            f"other data than the checkpoint's: {corpus.name} (fingerprint {corpus.fingerprint}), "
+            f"other data than the checkpoint's: {corpus.name} (corpus fingerprint "
+            f"{corpus.fingerprint}), "
             f"it was made with {was['name']} ({was['fingerprint']})"
         ]
 

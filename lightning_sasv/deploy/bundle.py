@@ -293,7 +293,7 @@ def _check(folder: Path, expected: str | None) -> None:
         inside(folder, folder / name)
     if expected is not None and fingerprint(folder) != expected.lower():
         raise InputError(
-            f"bundle {folder} has the fingerprint {fingerprint(folder)}, not {expected}: "
+            f"bundle {folder} has the bundle fingerprint {fingerprint(folder)}, not {expected}: "
             "it is another bundle, or it was altered"
         )
     try:

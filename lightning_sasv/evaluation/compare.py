@@ -26,6 +26,8 @@ from lightning_sasv.metrics.intervals import (
 )
 from lightning_sasv.metrics.registry import METRICS, ON_PAGE, metrics_for, resampled
 from lightning_sasv.metrics.speakers import Concentration, concentration, zoo
+from lightning_sasv.metrics_file import values_in
+from lightning_sasv.results import metrics_beside, value_of
 from lightning_sasv.trials import TrialClass
 
 LARGE = 300_000
@@ -76,6 +78,7 @@ class Draws:
         systems: Replicates by system and metric; empty where nothing was drawn.
         misses: Whose misses they are, by system.
         notes: What must be said.
+        dev: Metrics of the systems on dev, where they are known: the best there is the reference.
     """
 
     wanted: Options
@@ -84,6 +87,7 @@ class Draws:
     systems: Mapping[str, Mapping[str, Resampled]] = field(default_factory=dict)
     misses: Mapping[str, Concentration] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    dev: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def intervals(self) -> dict[str, dict[str, Interval]]:
@@ -124,7 +128,9 @@ class Draws:
         own = {name: found[metric] for name, found in self.systems.items() if metric in found}
         here = {name: sign * one.value for name, one in own.items()}
         given = self.wanted.reference if self.wanted.reference in here else None
-        name, chosen_here = choose_reference(list(here), given, None, here)
+        dev = {name: sign * self.dev.get(name, {}).get(metric, math.nan) for name in here}
+        known = None if any(map(math.isnan, dev.values())) else dev
+        name, chosen_here = choose_reference(list(here), given, known, here)
         return name, None if chosen_here or self.wanted.pairs == "all" else name
 
 
@@ -170,7 +176,10 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
     )
     notes += [*raised, *cautions(number, speakers), *own]
     misses = {} if speakers is None else _misses(scored, wanted.settings)
-    return Draws(wanted, drawn, number, found, misses, tuple(notes))
+    dev = _on_dev(scored)
+    if dev and compares and wanted.reference is None and wanted.pairs != "all":
+        notes.append("others are compared with the best on dev, by the metrics.json beside them")
+    return Draws(wanted, drawn, number, found, misses, tuple(notes), dev)
 
 
 def draw_attacks(scored: Systems, draws: Draws) -> dict[str, dict[str, Attack]]:
@@ -226,6 +235,16 @@ def _check_reference(scored: Systems, wanted: Options) -> None:
     choose_reference(list(scored.columns), wanted.reference, None, {})
 
 
+def _on_dev(scored: Systems) -> dict[str, dict[str, float]]:
+    """Metrics on dev of systems whose scores lie in a folder of results; none of unknown ones."""
+    found = metrics_beside(scored.table) if scored.table.path.stem != "dev" else {}
+    values = {name: values_in(found.get(name, {}), "dev") for name in scored.columns}
+    fused = [name for name, columns in scored.columns.items() if "sasv" in columns]
+    if not fused or not all(values[name] for name in fused):
+        return {}
+    return {name: {metric: value_of(own, metric) for metric in own} for name, own in values.items()}
+
+
 def _speakers(scored: Systems) -> int:
     return len(set(scored.column("speaker", "intervals").tolist()))
 
@@ -266,7 +285,7 @@ def _misses(scored: Systems, settings: Settings) -> dict[str, Concentration]:
 def _replicates(scored: Systems, wanted: Options, compares: bool) -> tuple[int, list[str]]:
     """How many replicates are drawn: enough for Holm to reject at all."""
     number = len(scored.columns)
-    one_reference = wanted.reference is not None and wanted.pairs != "all"
+    one_reference = (wanted.reference is not None or _on_dev(scored)) and wanted.pairs != "all"
     family = number - 1 if one_reference else math.comb(number, 2)
     needed = replicates_needed(family) if compares and wanted.adjust == "holm" else 0
     if needed <= wanted.replicates:

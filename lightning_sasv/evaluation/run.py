@@ -96,8 +96,9 @@ def evaluate(
         replicates: Bootstrap replicates, at least 39; more are taken where Holm needs them.
         seed: Seed of the bootstrap.
         compare: Compare the systems of a single file as well.
-        reference: System that the others are compared with; by default the best here, with all
-            pairs as the family.
+        reference: System that the others are compared with; by default the best on dev, where the
+            metrics.json of a folder of results knows it, else the best here, with all pairs as the
+            family.
         pairs: all shows every pair.
         adjust: How the p-values of a family are adjusted: holm, bh or none.
         systems: Systems to keep, separated by commas.

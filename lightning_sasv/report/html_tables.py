@@ -115,7 +115,8 @@ def metrics_table(shown: Shown) -> str:
     first = [metric for metric in there if metric not in costs]
     parts = [_lead(lead), _metrics_rows(shown, first, _more_columns(shown), "Metrics")]
     if costs:
-        parts.append(_lead(f"{COST_WORDS}. Costs {shown.costs}."))
+        words = COST_WORDS[0].upper() + COST_WORDS[1:]
+        parts.append(_lead(f"a-DCF with the costs {shown.costs}. {words}."))
         parts.append(_metrics_rows(shown, costs, {}, "Costs"))
     return "".join(parts)
 
@@ -329,6 +330,7 @@ _SHOWN_OF = (
     *("t_dcf", "cllr", "software", "device", "threads", "precision", "date"),
 )
 """What the page says of its numbers: the fields that all systems share."""
+_NAMES = {"fingerprint": "trials fingerprint"}
 
 
 def words_of(results: Results, field: str) -> str:
@@ -350,8 +352,8 @@ def of_table(results: Results) -> str:
     fields = {field: words_of(results, field) for field in _SHOWN_OF}
     fields["seeds"] = fields["seeds"].replace(",", "")
     rows = [
-        f'<tr><td>{field}</td><td class="words">{escape(fields[field])}</td></tr>'
-        for field in fields
+        f'<tr><td>{_NAMES.get(field, field)}</td><td class="words">{escape(words)}</td></tr>'
+        for field, words in fields.items()
     ]
     table = _table("<th>field</th><th>content</th>", rows, "What these numbers are of")
     return f"<details><summary>What these numbers are of</summary>{table}</details>"

@@ -277,7 +277,7 @@ def _policy_cells(one: Any) -> list[str]:
 
 
 COST_WORDS = (
-    "a-DCF, normalised: minimum; at the dev threshold; actual, at the Bayes threshold, where what "
+    "normalised: minimum; at the dev threshold; actual, at the Bayes threshold, where what "
     "it has more is the price of miscalibration; policy, of the Bayes rule on the pair of LLRs, "
     "the same whatever fuses them"
 )
@@ -291,7 +291,7 @@ def print_results(metrics: Metrics, corpus: str) -> None:
     doubtful = [name for name, own in warnings_of(metrics).items() if is_doubtful(own)]
     parts = [*twin_words(metrics), *parts_of(metrics)]
     title = "; ".join([f"Results on the corpus: {corpus}", *parts])
-    costs = f"{COST_WORDS}; costs {costs_in(metrics) or NOT_RECORDED}"
+    costs = f"a-DCF (costs {costs_in(metrics) or NOT_RECORDED}), {COST_WORDS}"
     values = [values_in(entry, split) for entry in metrics.values() for split in SPLITS]
     there = [m for m in metrics_for("results") if any(m.name in own for own in values)]
     console = Terminal(wrap=True)

@@ -74,7 +74,7 @@ def test_export_writes_a_bundle_that_decides(
     text = capsys.readouterr().out
     assert "L3t (corpus toy)" in text
     assert "decision: bayes" in text
-    mark = re.search(r"fingerprint: ([0-9a-f]{64})", text)
+    mark = re.search(r"bundle fingerprint: ([0-9a-f]{64})", text)
     assert mark is not None
     scorer = load(out, fingerprint=mark[1])
     assert scorer.metadata["about"] == {"corpus": "toy", "seed": 1986}

@@ -168,10 +168,10 @@ def test_other_data_only_on_request(there: Path, capsys: Capture) -> None:
     before = (RUN / "metrics.json").read_bytes()
     main(["test", str(RUN), "--data.root=data", "--data.name=mine"])
     done = capsys.readouterr()
-    assert "other data than the checkpoint's: mine (fingerprint " in done.err
+    assert "other data than the checkpoint's: mine (corpus fingerprint " in done.err
     assert (RUN / "metrics.json").read_bytes() == before
     main(["test", str(RUN), "--data.root=null", "--data.scale=0.01"])
-    assert "other data than the checkpoint's: twin (fingerprint " in capsys.readouterr().err
+    assert "other data than the checkpoint's: twin (corpus fingerprint " in capsys.readouterr().err
     assert len(list(RUN.glob("tests/*"))) == 2  # each on its own
 
 

@@ -113,7 +113,7 @@ def test_a_raised_threshold_is_noticed_even_with_new_checksums(made: Path) -> No
         load(made)
     (made / "checksums.json").write_text(new)
     assert load(made).costs.c_fa_spoof == 0.01
-    with pytest.raises(InputError, match="fingerprint"):
+    with pytest.raises(InputError, match="bundle fingerprint"):
         load(made, fingerprint=mark)
 
 
