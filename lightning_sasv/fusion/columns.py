@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,12 @@ class Columns:
         if len(set(self.names)) < len(self.names):
             raise InputError(f"columns must have different names, got {', '.join(self.names)}")
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """``asv``, ``cm`` or ``quality`` of each column."""
         return tuple(kind_of(name) for name in self.names)
 
-    @property
+    @cached_property
     def counts(self) -> tuple[int, int, int]:
         """How many columns there are of each kind."""
         asv, cm, quality = (self.kinds.count(kind) for kind in KINDS)
@@ -56,7 +57,7 @@ class Columns:
         """How many columns are scores, not measures of quality; they are the first."""
         return sum(self.counts[:2])
 
-    @property
+    @cached_property
     def shown(self) -> tuple[str, ...]:
         """The names in messages; those of the pair are ``asv`` and ``cm``."""
         return tuple(name.removesuffix("_score") if self.is_pair else name for name in self.names)

@@ -9,6 +9,7 @@ state are.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
@@ -143,13 +144,13 @@ def mahalanobis(points: Any, mean: Any, covariance: Any) -> tuple[Any, Any]:
         Distances (..., n) and log determinants (..., 1).
     """
     rows = [[entry[..., None] for entry in row] for row in _factor(covariance)]
-    whitened, distance = list[Any](), 0.0
+    whitened: list[Any] = []
     for i, row in enumerate(rows):
         rest = points[i] - mean[..., i, None]
         for done, entry in zip(whitened, row, strict=False):
             rest = rest - done * entry
         whitened.append(rest / row[-1])
-        distance = distance + whitened[-1] * whitened[-1]
+    distance = reduce(operator.add, (one * one for one in whitened))
     widths, log = [row[-1] for row in rows], namespace(points).log
     first = widths[0] * widths[1] if len(widths) > 1 else widths[0]  # the pair's in one product
     return distance, 2 * sum((log(width) for width in widths[2:]), start=log(first))
