@@ -22,7 +22,7 @@ from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
 from lightning_sasv.limits import parse_json
 from lightning_sasv.plugins import UntrustedError
-from lightning_sasv.trials import TWIN, FusedScores, Scores
+from lightning_sasv.trials import OWN_CM, TWIN, FusedScores, Scores
 
 FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
 HEADER = "lightning_sasv"
@@ -73,7 +73,9 @@ class FittedSystem(Fusion):
 
     def of(self, scores: Scores) -> FusedScores:
         """The same of trials as a score file has them: columns by name, or the pair it fuses."""
-        named = scores.extra
+        named, own = dict(scores.extra), f"{OWN_CM}{self.name}"
+        if own in named and "cm_score" in named:
+            named["cm_score"] = named[own]
         if all(name in named for name in self.columns.names):
             return self(*self.columns.take({name: named[name] for name in self.columns.names}))
         return self(scores.asv, scores.cm_of(self.name or ""))

@@ -57,12 +57,13 @@ class FitFusion(Callback):
         trials = trials_of(trainer, pl_module)
         for seed, cm, systems in zip(pl_module.seeds, scored.cm, pl_module.systems, strict=True):
             origin, reasons = origin_of(trainer, pl_module, seed), dict[str, str]()
+            given, more = scored.sides(cm)[:2], scored.fitting(cm)
             for name, system in systems.items():
                 if system.is_fitted and not training and self.each_epoch:
-                    system.warnings = system.examine(scored.asv, cm, scored.label, where)
+                    system.warnings = system.examine(*given, scored.label, where, **more)
                     continue
                 try:
-                    system.fit(scored.asv, cm, scored.label, where, speakers=speakers)
+                    system.fit(*given, scored.label, where, speakers=speakers, **more)
                     system.fitted_on = trials.block(origin)
                 except InputError as error:
                     reasons[name] = str(error).removeprefix(system.label)
@@ -91,7 +92,7 @@ class FitFusion(Callback):
             own = [systems[name] for systems in pl_module.systems]
             there = all(system.is_fitted for system in own)
             pairs = zip(own, scored.cm, strict=True) if there else ()
-            fused = [system(scored.asv, cm).sasv for system, cm in pairs]
+            fused = [system(*scored.sides(cm)).sasv for system, cm in pairs]
             rate = _mean([sasv_eers(one, scored.label).sasv for one in fused])
             pl_module.log(f"val/{name}/sasv_eer", rate)
             if number == 0:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import torch
 from pytorch_lightning import Callback, LightningDataModule, Trainer
 from pytorch_lightning.trainer.states import TrainerFn
@@ -17,6 +16,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from lightning_sasv.callbacks.keep_best import checkpoint_in_use
 from lightning_sasv.callbacks.run_folder import folder_of_run, is_dry_run, take_folder
 from lightning_sasv.data.corpus import TrialSet
+from lightning_sasv.data.more_scores import trials_table
 from lightning_sasv.files import ensure_directory
 from lightning_sasv.fusion import SYSTEMS
 from lightning_sasv.fusion.doubts import reason_of
@@ -38,8 +38,8 @@ from lightning_sasv.results import (
     write_set,
     write_systems,
 )
-from lightning_sasv.scores import ScoreTable, read_table
-from lightning_sasv.trials import OWN_CM, TWIN, FusedScores, TrialClass
+from lightning_sasv.scores import read_table
+from lightning_sasv.trials import OWN_CM, TWIN, FusedScores
 
 
 class WriteResults(Callback):
@@ -112,7 +112,7 @@ class WriteResults(Callback):
             failed = {name: why for name, one in every.items() if (why := reason_of(one.warnings))}
             check_some_left(every, failed)
             systems = {name: one for name, one in every.items() if name not in failed}
-            fused = {name: system(scored.asv, cm) for name, system in systems.items()}
+            fused = {name: system(*scored.sides(cm)) for name, system in systems.items()}
             folder = main if len(seeds) == 1 else main / f"seed{seed}"
             found: Metrics = {}
             if metrics:
@@ -143,6 +143,7 @@ class WriteResults(Callback):
         new, path = score_table(data, scored, fused), scores_file(folder, data.name)
         if self.own:
             new.extra.update({f"{OWN_CM}{name}": new.cm for name in fused})
+            new.extra.pop("cm_score", None)  # that of the shared network stays
         if self.beside and path.is_file():
             there = read_table(path).to_scores()
             kept = {n: column for n, column in there.extra.items() if n not in new.extra}
@@ -171,22 +172,12 @@ def _log(pl_module: SASVModule, split: str, found: Metrics) -> None:
 def trials_of(trainer: Trainer, pl_module: SASVModule) -> Trials:
     """The trials that the Trainer has scored, how many there are, and why some were left out."""
     data, kept = pl_module.trial_set(), pl_module.scored_trials().kept.numpy()
-    table = _table(data)
+    table = trials_table(data)
     if kept.all():
         return Trials(table)
     limit = {"dev": "limit_val_batches"}.get(data.name, "limit_test_batches")
     cause = "fast_dev_run" if is_dry_run(trainer) else f"{limit} {getattr(trainer, limit)}"
     return Trials(table.take(kept.nonzero()[0]).part_of(table, cause))
-
-
-def _table(data: TrialSet) -> ScoreTable:
-    """The trials of a set without scores."""
-    trials = data.trials
-    words = {int(code): str(code) for code in TrialClass}
-    names = ("speaker", "utterance", "attack")
-    columns = {name: getattr(trials, name).tolist() for name in names}
-    labels = [words[code] for code in trials.label.tolist()]
-    return ScoreTable(pl.DataFrame(columns | {"label": labels}), Path(data.name))
 
 
 def origin_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -98,6 +98,7 @@ class TrialSet:
         asv: ASV embeddings of the probes.
         cm: CM embeddings of the probes.
         models: ASV embeddings of the enrolled speakers (mean over their enrolment utterances).
+        more: Further scores of each trial, ``asv_…``, ``cm_…`` or ``quality_…``, by their names.
     """
 
     name: str
@@ -105,6 +106,7 @@ class TrialSet:
     asv: EmbeddingStore
     cm: EmbeddingStore
     models: EmbeddingStore
+    more: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.asv.dim != self.models.dim:
@@ -215,6 +217,8 @@ class Corpus:
         tensors = [self.train.vectors]
         for data in (self.dev, self.eval):
             tensors += [data.probe_vectors, data.asv_scores]
+            texts += list(data.more)
+            tensors += [torch.from_numpy(values) for values in data.more.values()]
         return _hash("".join([self.name, *texts]), tensors)
 
 

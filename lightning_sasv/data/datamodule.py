@@ -15,6 +15,7 @@ from lightning_sasv.console import print_note
 from lightning_sasv.data.challenge import load_corpus, load_evaluation, load_trials, profile_of
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import BlockLoader, InOrder, ProbeBatch, ProbeBatches, TrainBlocks
+from lightning_sasv.data.more_scores import check_sets, with_more_scores
 from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.data.twin import make_twin
 from lightning_sasv.errors import InputError
@@ -35,6 +36,8 @@ class SASVDataModule(LightningDataModule):
         batch_size: Trials of an optimiser step, over all processes.
         steps_per_block: Optimiser steps inside one Lightning step; does not change the result.
         score_batch_size: Probes that are scored at once.
+        more_scores: Files of further scores of the dev and eval trials, ``{dev: FILE, eval: FILE}``
+            (or ``asv_x=FILE,cm_y=FILE`` for each), which systems fuse beside the run's own pair.
         seeds: Training seeds; set from ``--seed_everything`` on the command line.
         trials: ``predict``: a list of trials to score in place of eval, ``speaker utterance`` or
             any list with labels; nothing but embeddings below ``root`` is needed.
@@ -54,6 +57,7 @@ class SASVDataModule(LightningDataModule):
         batch_size: int = 24,
         steps_per_block: int = 32,
         score_batch_size: int = 1024,
+        more_scores: dict[str, str] | None = None,
         seeds: Sequence[int] = (1986,),
         trials: str | None = None,
         enrolment: str | None = None,
@@ -66,6 +70,7 @@ class SASVDataModule(LightningDataModule):
                 raise InputError(f"data.{key} must be at least 1, got {self.hparams[key]}")
         self.root, self.protocols, self.name = root, protocols, name
         self.trials, self.enrolment, self.of = trials, enrolment, corpus
+        self.more_scores = check_sets(more_scores)
         self.scale, self.twin_seed = scale, twin_seed
         self.batch_size, self.steps_per_block = batch_size, steps_per_block
         self.score_batch_size, self.seeds = score_batch_size, tuple(seeds)
@@ -100,13 +105,14 @@ class SASVDataModule(LightningDataModule):
         if self.trials is not None and self.root is not None:
             return load_trials(self.root, self.trials, self.enrolment, self.name)
         if self.root is None:
-            return make_twin(self.scale, self.twin_seed)
+            return with_more_scores(make_twin(self.scale, self.twin_seed), self.more_scores)
         profile, said = profile_of(self.of, Path(self.protocols or self.root)), self.of is None
         if said and profile.name != "sasv2022":
             print_note(f"{self.root}: lists of {profile.name}; --data.corpus says otherwise")
         if profile.train is None:
             return load_evaluation(self.root, self.protocols, self.name, profile)
-        return load_corpus(self.root, self.protocols, self.name, self.of)
+        corpus = load_corpus(self.root, self.protocols, self.name, self.of)
+        return with_more_scores(corpus, self.more_scores)
 
     def setup(self, stage: str) -> None:
         """Load and check the corpus now, so that a mistake in it is reported before any work."""

@@ -42,6 +42,8 @@ class CorpusSettings:
         batch_size: Trials of an optimiser step.
         steps_per_block: Optimiser steps inside one Lightning step; does not change the result.
         score_batch_size: Probes that are scored at once.
+        more_scores: Files of further scores of the dev and eval trials, {dev: FILE, eval: FILE} (or
+            asv_x=FILE,cm_y=FILE for each), which systems fuse beside the table's own pair.
     """
 
     root: str | None = None
@@ -52,6 +54,7 @@ class CorpusSettings:
     batch_size: int = 24
     steps_per_block: int = 32
     score_batch_size: int = 1024
+    more_scores: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)

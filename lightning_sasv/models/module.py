@@ -236,7 +236,8 @@ class SASVModule(Trained):
             kept = seen[data.probe_of_trial]
             cm = scores[:, data.probe_of_trial]
             asv = data.asv_scores.double()
-            self._scored = ScoredTrials(asv[kept], cm[:, kept], data.label[kept], kept)
+            more = {name: torch.from_numpy(own)[kept] for name, own in data.more.items()}
+            self._scored = ScoredTrials(asv[kept], cm[:, kept], data.label[kept], kept, more)
         return self._scored
 
     def on_validation_epoch_end(self) -> None:
@@ -285,7 +286,7 @@ class SASVModule(Trained):
             system = self.systems[copy][self.names[0]]
             if not system.is_fitted:  # these scores allow no fit of it
                 return math.nan
-            sasv = system(scored.asv, scored.cm[copy]).sasv
+            sasv = system(*scored.sides(scored.cm[copy])).sasv
         if monitor == "val/sasv_eer":
             return sasv_eers(sasv, scored.label).sasv
         return a_dcf(sasv, scored.label, self.costs).min

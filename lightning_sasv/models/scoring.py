@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lightning_sasv.data.corpus import TrialSet
+from lightning_sasv.scores.columns import KINDS
 from lightning_sasv.trials import FusedScores, Scores, TrialClass
 
 
@@ -59,12 +61,36 @@ class ScoredTrials(NamedTuple):
         label: (trials,) ``TrialClass`` codes.
         kept: (trials,) which trials of the list these are: all of them, unless the Trainer was
             told to score only some batches.
+        more: Further scores (trials,) by their names.
     """
 
     asv: Tensor
     cm: Tensor
     label: Tensor
     kept: Tensor
+    more: Mapping[str, Tensor] = MappingProxyType({})
+
+    def columns(self, cm: Tensor) -> dict[str, Tensor]:
+        """All scores by name, those of one copy of the head among them: ASV, CM, quality."""
+        found = {"asv_score": self.asv, "cm_score": cm, **self.more}
+        return dict(sorted(found.items(), key=lambda item: KINDS.index(item[0].partition("_")[0])))
+
+    def sides(self, cm: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What a system fuses: ASV scores, CM scores, quality; of a pair (trials,) each."""
+        if not self.more:
+            return self.asv, cm, None
+        asv, own, quality = (
+            [values for name, values in self.columns(cm).items() if name.startswith(f"{kind}_")]
+            for kind in KINDS
+        )
+        more = torch.stack(quality, 1) if quality else None
+        return torch.stack(asv, 1), torch.stack(own, 1), more
+
+    def fitting(self, cm: Tensor) -> dict[str, Any]:
+        """The same, and the names of columns, as further arguments of a fit."""
+        if not self.more:
+            return {}
+        return {"quality": self.sides(cm)[2], "columns": list(self.columns(cm))}
 
     @property
     def complete(self) -> bool:
@@ -93,6 +119,9 @@ def score_table(data: TrialSet, scored: ScoredTrials, fused: Mapping[str, FusedS
         speaker=trials.speaker[kept],
         utterance=trials.utterance[kept],
         attack=trials.attack[kept] if (trials.attack != "").any() else None,
-        extra={name: column[kept] for name, column in trials.more.items()}
-        | {f"sasv_{name}": scores.sasv.cpu().numpy() for name, scores in fused.items()},
+        extra={
+            **{name: column[kept] for name, column in trials.more.items()},
+            **({n: v.numpy() for n, v in scored.columns(scored.cm).items()} if scored.more else {}),
+            **{f"sasv_{name}": scores.sasv.cpu().numpy() for name, scores in fused.items()},
+        },
     )
