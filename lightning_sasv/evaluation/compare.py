@@ -51,6 +51,7 @@ class Options:
     systems: tuple[str, ...] | None = None
     allow_missing: bool = False
     llrs: bool = False
+    weights: str | None = None
 
 
 class Attack(NamedTuple):

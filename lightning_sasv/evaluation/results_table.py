@@ -92,6 +92,8 @@ class Results:
         costs = costs_words({"costs": named_costs(settings.costs)})
         shown = {name for values in self.metrics.values() for name in values}
         text = "; ".join(definitions(settings, shown, costs))
+        if self.options.weights:
+            text += f"; each {self.options.weights} counts the same in each class"
         if not self.intervals:
             return text
         ways = dict.fromkeys(one.method for own in self.intervals.values() for one in own.values())

@@ -68,6 +68,7 @@ def evaluate(
     memory: str | None = None,
     grid: int = 7,
     refine: str | None = None,
+    weights: str | None = None,
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
@@ -128,6 +129,8 @@ def evaluate(
         memory: What the exact way may take, e.g. 8GB; by default what is free.
         grid: Counts have 2^GRID bins for each power of two.
         refine: Score files of a state, separated by commas: read again for exact values.
+        weights: Column whose values count the same, e.g. codec: an error rate is the mean of those
+            of each value; without intervals and differences.
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
         **said: What is said of the files, :class:`..scores.reading.ReadingOptions`; columns of a
@@ -158,10 +161,14 @@ def evaluate(
         systems=_words(systems),
         allow_missing=allow_missing,
         llrs=llrs,
+        weights=weights,
     )
+    if weights:
+        options = _of_values_alone(options, compare or bool(json or csv))
     trials = read_key(key, key_format, how=how, tell=tell)
     if (why := is_counted(files, options, exact, state, memory)) is not None:
         wanted = {"--by": by, "--where": where, "--macro": macro, "--systems": systems}
+        wanted["--weights"] = weights
         if unmet := [name for name, value in wanted.items() if value]:
             raise InputError(f"{unmet[0]} needs the trials in memory ({why}): add --exact true")
         given = [files] if isinstance(files, str | Path) else files
@@ -187,7 +194,8 @@ def evaluate(
     tables = {name: where_equal(table, where) for name, table in tables.items()}
     if macro:
         tables, by = _as_parts(tables, by)
-    options = replace(options, by=_words(by) or (), compare=compare or len(tables) > 1)
+    several = len(tables) > 1 and not weights
+    options = replace(options, by=_words(by) or (), compare=compare or several)
     result = evaluate_tables(tables, options, begin, by if macro else None)
     return _finished(result, tell, json, csv, overwrite)
 
@@ -205,6 +213,16 @@ def _finished(
     if csv is not None:
         result.write_csv(csv, overwrite)
     return result
+
+
+def _of_values_alone(options: Options, more: bool) -> Options:
+    """Options of an evaluation in which trials do not count once each."""
+    if more or options.ci not in (None, "none") or options.reference or options.pairs:
+        raise InputError(
+            "--weights gives values alone: --ci, comparisons, --json and --csv are of trials that "
+            "count once each"
+        )
+    return replace(options, ci="none")
 
 
 def _as_parts(
@@ -256,7 +274,7 @@ def evaluate_tables(
     """
     scored = gather(tables, options.allow_missing, options.systems)
     how = options.settings, options.llrs
-    metrics = scored.metrics(*how)
+    metrics = scored.metrics(*how, options.weights)
     for name, found in scored.macro(macro, options.settings).items() if macro else ():
         metrics[name] |= found
     groups = {column: scored.breakdown(column, *how) for column in options.by}
@@ -264,6 +282,7 @@ def evaluate_tables(
     notes = [
         *scored.notes,
         *(note for column in options.by for note in scored.lacking(column)),
+        *(scored.lacking(options.weights) if options.weights else ()),
         *doubts(metrics, scored.columns, scored.labels, options.settings),
         *draws.notes,
     ]

@@ -14,7 +14,7 @@ from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.bootstrap import FACTORS, factors
 from lightning_sasv.metrics.functional import Settings, by_group
 from lightning_sasv.metrics.functional.dcf import macro_a_dcf
-from lightning_sasv.metrics.registry import explained_metrics
+from lightning_sasv.metrics.registry import balanced_weights, explained_metrics
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import SCORES
@@ -90,21 +90,26 @@ class Systems:
         words = self.table.frame["label"].value_counts(sort=True)
         return {str(word): int(count) for word, count in words.iter_rows()}
 
-    def metrics(self, settings: Settings, llrs: bool = False) -> dict[str, dict[str, float]]:
+    def metrics(
+        self, settings: Settings, llrs: bool = False, weights: str | None = None
+    ) -> dict[str, dict[str, float]]:
         """Every metric that columns and classes allow, by system; NaN where a class has no trials.
 
         Args:
             settings: Costs and conventions.
             llrs: Whether ASV and CM scores are log-likelihood ratios; adds the cross-entropy.
+            weights: Column whose values count the same in each class.
 
         Raises:
             InputError: No metric at all of a system is defined.
         """
+        groups = self.column(weights, "--weights") if weights else None
+        balanced = None if groups is None else balanced_weights(groups, self.labels)
         found = {}
         for name, columns in self.columns.items():
             found[name] = explained_metrics(
                 *(columns, self.labels, settings),
-                llrs=llrs, allow_missing=True, unpaired=self.table.unpaired,
+                llrs=llrs, allow_missing=True, unpaired=self.table.unpaired, weights=balanced,
             ).values  # fmt: skip
             if all(math.isnan(value) for value in found[name].values()):
                 counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())

@@ -126,6 +126,8 @@ class Settings:
 
 
 DEFAULTS = Settings()
+_WHOLE = 1e9
+"""What a group weighs, where trials do not count once each."""
 
 Function: TypeAlias = Callable[[Classes, Settings], float]
 """A metric of sorted classes with weights; an error where it is undefined."""
@@ -706,6 +708,7 @@ def explained_metrics(
     allow_missing: bool = False,
     names: Sequence[str] | None = None,
     unpaired: bool = False,
+    weights: Floats | None = None,
 ) -> Explained:
     """Every metric that the columns and settings allow, and a reason for each that is undefined.
 
@@ -718,6 +721,7 @@ def explained_metrics(
         names: These metrics alone.
         unpaired: Whether verifier and countermeasure scored different trials: a trial has NaN for
             the other's score. t-DCF and t-EER need the distributions of the two only.
+        weights: How often each trial counts; once by default.
 
     Example:
         >>> sasv, labels = [3.0, 1.0, 0.0], ["target", "nontarget", "spoof"]
@@ -727,9 +731,33 @@ def explained_metrics(
     (given, kind), codes = _columns(unpaired, **columns), as_labels(labels)
     check_same_length({**given, "labels": codes})
     classes = kind(given, codes)
+    classes = classes if weights is None else classes.weighted(weights)
     if names is not None:
         return explained(names, classes, settings, allow_missing=allow_missing)
     return _evaluate(classes, settings, llrs, allow_missing)
+
+
+def balanced_weights(groups: ArrayLike, labels: ArrayLike) -> Floats:
+    """Weights with which each group counts the same in each class: a large number / trials.
+
+    An error rate is then the mean over groups of the error rate in each (of those that have trials
+    of the class); where counts are whole numbers, to nine digits.
+
+    Args:
+        groups: Group of each trial, e.g. its codec.
+        labels: ``TrialClass`` codes or words.
+
+    Example:
+        >>> weights = balanced_weights(["a", "a", "b"], ["target", "target", "target"])
+        >>> (weights / weights.sum()).tolist()
+        [0.25, 0.25, 0.5]
+    """
+    codes = as_labels(labels)
+    names = np.unique(np.asarray(groups).astype(str), return_inverse=True)[1]
+    check_same_length({"groups": names, "labels": codes})
+    cells = names * len(TrialClass) + codes
+    counts = np.bincount(cells)
+    return _WHOLE / counts[cells]
 
 
 def unpaired_metrics(

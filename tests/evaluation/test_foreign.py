@@ -12,6 +12,7 @@ from lightning_sasv import evaluation
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.definitions import read_points, read_rates
 from lightning_sasv.metrics.functional import ASVSPOOF5_RATES, ASVRates, a_dcf
+from lightning_sasv.metrics.registry import explained_metrics
 from lightning_sasv.scores import convert, read_table, write_scores
 from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import read_key, read_source
@@ -291,3 +292,25 @@ def test_macro_is_the_mean_over_parts(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="--macro needs the parts"):
         evaluated(files[0], macro=True)
+
+
+def test_every_condition_can_count_the_same(tmp_path: Path) -> None:
+    scores = toy_scores(300)
+    scores.extra["sasv_score"] = scores.asv + scores.cm / 10
+    codec = scores.extra["codec"] = np.full(300, "none")
+    for code in (0, 1, 2):
+        codec[np.flatnonzero(scores.label == code)[:20]] = "C01"  # the other 80 are not coded
+    file = write_scores(tmp_path / "s.csv", scores)
+    found, said = evaluated(file, weights="codec")
+    assert "each codec counts the same in each class" in said
+    again = np.repeat(np.arange(300), np.where(codec == "C01", 4, 1))
+    own = {"asv": scores.asv, "cm": scores.cm, "sasv": scores.extra["sasv_score"]}
+    columns = {role: column[again] for role, column in own.items()}
+    wanted = explained_metrics(columns, scores.label[again]).values
+    for name in ("sasv_eer", "cllr", "cllr_min", "min_a_dcf", "asv_eer", "cm_cllr_min", "t_eer"):
+        assert found[name] == pytest.approx(wanted[name], abs=1e-8, nan_ok=True), name
+    assert found["cllr"] != pytest.approx(evaluated(file)[0]["cllr"], abs=1e-6)
+    with pytest.raises(InputError, match="--weights gives values alone"):
+        evaluated(file, weights="codec", compare=True)
+    with pytest.raises(InputError, match=r"no column 'room'.*--weights needs it"):
+        evaluated(file, weights="room")
