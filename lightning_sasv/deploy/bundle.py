@@ -49,7 +49,7 @@ from lightning_sasv.fitted import (
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.places import BUNDLE, kind_of
-from lightning_sasv.plugins import name_of
+from lightning_sasv.plugins import UntrustedError, name_of
 from lightning_sasv.scores.sources import read_costs
 from lightning_sasv.trials import Scores, TrialClass
 
@@ -105,7 +105,7 @@ def export(
     if system not in found:  # the name is looked up, never made into a path
         known = f"there are {', '.join(found)}" if found else "there is none"
         raise InputError(f"no fitted system {system!r} in {Path(fitted) / FOLDER}; {known}")
-    model, cost_model = read_fitted(found[system]), read_costs(costs)
+    model, cost_model = _read_exportable(found[system]), read_costs(costs)
     table = scores_file(Path(fitted), "dev") if dev is None else Path(dev)
     if not table.is_file():
         raise InputError(f"no dev scores at {table}; give their file with --dev")
@@ -115,6 +115,17 @@ def export(
     return write_bundle(
         out, model, scores, cost_model, name=system, about=model.about, overwrite=overwrite
     )
+
+
+def _read_exportable(path: Path) -> FittedSystem:
+    """A fitted system that is made of nothing but ours and what packages register."""
+    try:
+        return read_fitted(path)
+    except UntrustedError as error:
+        why = str(error).partition(": ")[2].partition(", which no file")[0]
+        raise InputError(
+            f"{path.stem} cannot be exported: {why}, and a bundle holds no code"
+        ) from None
 
 
 def _read_dev(system: FittedSystem, path: Path) -> Scores:
