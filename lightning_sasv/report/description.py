@@ -79,6 +79,7 @@ class Series:
         base: Where a ridge stands.
         source: What the page, which holds trials and grids of pairs, makes x, y or z from: the
             number of a pair and, for a level, policy and costs.
+        of: System whose choice shows it in the page; files show that of the smallest value.
     """
 
     kind: str
@@ -94,6 +95,7 @@ class Series:
     z: Any = None
     base: float = 0.0
     source: Mapping[str, Any] | None = None
+    of: str = ""
 
 
 @dataclass(frozen=True)

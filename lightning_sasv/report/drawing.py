@@ -223,8 +223,12 @@ def _draw_density(axes: Axes, panel: Panel, series: Series, depth: float) -> Non
 
 
 def _draw_area(axes: Axes, panel: Panel, series: Series, depth: float) -> None:
+    valued = [(one.value, one.label) for one in panel.series if one.value is not None]
+    if series.of and series.of != min(valued)[1]:
+        return
     look = {"color": _stroke(series)["color"], "alpha": 0.15, "linewidth": 0}
-    axes.fill(series.x, series.y, label=series.label or None, **look)
+    x, y = _scaled(panel.x, series.x), _scaled(panel.y, series.y)
+    axes.fill(x, y, label=series.label or None, **look)
 
 
 def _draw_level(axes: Axes, panel: Panel, series: Series, depth: float) -> None:

@@ -18,9 +18,11 @@ from lightning_sasv.metrics.functional import ece_curve, eer
 from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.plugins import name_of
 from lightning_sasv.report import curves, planes
+from lightning_sasv.report.bands import GRID, det_band
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
 from lightning_sasv.report.differences import forest, speakers
+from lightning_sasv.report.draws import few_speakers, known_factors
 from lightning_sasv.report.operating import operating_points
 from lightning_sasv.scores.layouts import is_fusible
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
@@ -225,7 +227,7 @@ def det(material: Material) -> Figure:
     right = Axis(low, high, "false-acceptance rate, per cent", DET_TICKS, "probit")
     up = right._replace(label="miss rate, per cent")
     hover = "{label}: FA {x:.2f} %, miss {y:.2f} %"
-    panels = []
+    panels, bands = [], _det_bands(material)
     for task, text in WORDS["tasks"].items():
         series = []
         for k, (name, found) in enumerate(material.det.items()):
@@ -234,12 +236,28 @@ def det(material: Material) -> Figure:
             style = f"system{k % 36}"
             series.append(Series("line", style, x, y, name, "", marked, rate, hover))
         series.append(Series("line", "diagonal", right[:2], right[:2]))
+        for name, own in bands.items():
+            edge = np.concatenate([own[task][0], own[task][1][::-1]])
+            edge = 100 * np.clip(edge, low / 400, 1 - 1e-9)
+            x = 100 * np.concatenate([GRID, GRID[::-1]])
+            label = f"{name}, 95 % by speaker"
+            series.append(Series("area", "reference", x, edge, label, of=name))
         caption, title = WORDS["det"].format(task=text), f"{task.upper()}: {text}"
         of, height = {"task": task}, (0.8, 380.0, 620.0)
         panels.append(Panel(right, up, series, title, of=of, caption=caption, height=height))
     choices = {"task": {task: task.upper() for task in WORDS["tasks"]}}
     size = (4.2, 4.7 + 0.13 * -(-len(material.det) // 3))
     return Figure("det", "DET curves", panels, "", choices, 3, size, legend="each")
+
+
+def _det_bands(material: Material) -> dict[str, dict[str, tuple[Floats, Floats]]]:
+    """Band of each system by speaker; none where speakers are few or not known."""
+    results = material.results
+    scores, n = results.scores, 0 if results.parts else material.replicates
+    if not n or few_speakers(scores):
+        return {}
+    speakers = known_factors(scores)["speaker"]
+    return {name: det_band(own, scores.label, speakers, n) for name, own in results.fused.items()}
 
 
 def ece(material: Material) -> Figure:

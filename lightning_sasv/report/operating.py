@@ -15,14 +15,14 @@ import numpy as np
 
 from lightning_sasv.checks import Codes, Floats, as_labels
 from lightning_sasv.decisions import CostModel, compared
-from lightning_sasv.metrics.bootstrap import replicate_weights
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights, cost_at, dcf_of, normaliser
 from lightning_sasv.metrics.functional.points import Classes, Detection
 from lightning_sasv.metrics.intervals import percentile_ends
+from lightning_sasv.report.bands import Band
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
 from lightning_sasv.results import PREFIX
-from lightning_sasv.trials import CLASS_ORDER, FusedScores
+from lightning_sasv.trials import FusedScores
 
 RHO = 2 / 3
 """Spoof share, weighted by cost, that the files show: that of the costs a-dcf1."""
@@ -78,52 +78,14 @@ def _task(scores: Floats, labels: Codes) -> Detection:
     return Classes({"sasv": scores}, as_labels(labels)).task("sasv")
 
 
-class Band(NamedTuple):
-    """Errors of each speaker at thresholds, and how often each is drawn in a replicate.
-
-    Attributes:
-        errors: Targets rejected, nontargets and spoofs accepted, (3, speakers, thresholds).
-        trials: Trials of each class, (3, speakers).
-        weights: (replicates, speakers).
-    """
-
-    errors: Floats
-    trials: Floats
-    weights: Floats
-
-    @classmethod
-    def of(cls, scores: Floats, labels: Codes, speakers: np.ndarray, taus: Floats, n: int) -> Band:
-        """Count the errors at thresholds, and draw speakers."""
-        names, of_trial = np.unique(speakers, return_inverse=True)
-        above = np.searchsorted(taus, scores)  # so many thresholds lie below a score
-        size = (names.size, taus.size + 1)
-        errors, trials = [], []
-        for code in CLASS_ORDER:
-            own = labels == code
-            cells = of_trial[own] * size[1] + above[own]
-            counts = np.bincount(cells, minlength=size[0] * size[1]).reshape(size)
-            total, rejected = counts.sum(1), counts.cumsum(1)[:, :-1]
-            errors.append(rejected if code == CLASS_ORDER[0] else total[:, None] - rejected)
-            trials.append(total)
-        drawn = np.array(list(replicate_weights(names.size, names, n)), float)
-        return cls(np.array(errors, float), np.array(trials, float), drawn)
-
-    def rates(self) -> Floats:
-        """Error rates of each replicate, (3, replicates, thresholds); NaN where none was drawn."""
-        with np.errstate(invalid="ignore"):
-            found: Floats = (self.weights @ self.errors) / (self.weights @ self.trials.T).T[
-                :, :, None
-            ]
-        return found
-
-    def ends(self, taus: Floats, rho: float) -> Floats:
-        """95 % percentile interval of the actual cost at each operating point."""
-        rates, found = self.rates(), []
-        for place, tau in enumerate(taus):
-            weights = np.array(a_dcf_weights(costs_of(tau, rho)))
-            costs = (weights[:, None] * rates[:, :, place]).sum(0) / normaliser(tuple(weights))
-            found.append(percentile_ends(costs))
-        return np.array(found).T
+def band_at(band: Band, taus: Floats, rho: float) -> Floats:
+    """95 % percentile interval of the actual cost at each operating point."""
+    rates, found = band.rates(), []
+    for place, tau in enumerate(taus):
+        weights = np.array(a_dcf_weights(costs_of(tau, rho)))
+        costs = (weights[:, None] * rates[:, :, place]).sum(0) / normaliser(tuple(weights))
+        found.append(percentile_ends(costs))
+    return np.array(found).T
 
 
 class _Row(NamedTuple):
@@ -173,7 +135,7 @@ def _rows(material: Material, name: str) -> Iterator[tuple[str, list[_Row]]]:
     for key, rho in RHOS.items():
         found = costs_at(scores, trials.label, TAUS, rho, task)
         policy = none if fused is None else policy_costs_at(fused, trials.label, TAUS, rho)
-        ends = (none, none) if band is None else band.ends(TAUS, rho)
+        ends = (none, none) if band is None else band_at(band, TAUS, rho)
         columns = (TAUS, *found, policy, *ends)
         yield key, [_Row(name, key, *values) for values in np.array(columns).T.tolist()]
 

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.bootstrap import bootstrap
+from lightning_sasv.metrics.bootstrap import bootstrap, replicate_weights
 from lightning_sasv.metrics.intervals import percentile_ends as bootstrap_ends
 from lightning_sasv.report import write_report
+from lightning_sasv.report.bands import GRID, det_band
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.differences import forest, speakers
 from lightning_sasv.report.figures import describe
 from lightning_sasv.report.operating import RHOS, TAUS, costs_at, operating_points
 from lightning_sasv.results import Results, read_results
+from lightning_sasv.trials import TASKS
 from tests.report.conftest import write_folder, write_small_table
 from tests.report.test_report import _speakers_differ
 
@@ -75,6 +77,28 @@ def test_costs_of_the_figure_are_those_of_the_metrics(real: Results) -> None:
     assert (row["low"], row["high"]) == pytest.approx(ends, abs=2e-4), "the same draws"
     shown = {one.label for one in figure.panels[0].series}
     assert {"actual", "minimum", "dev threshold", "policy"} < shown
+
+
+def test_the_band_of_a_det_curve_holds_the_curve_and_is_that_of_the_bootstrap() -> None:
+    rng = np.random.default_rng(1)
+    label, speaker = np.tile([0, 1, 2], 2000), np.repeat([f"s{k}" for k in range(12)], 500)
+    scores = rng.normal(size=label.size) + 2.0 * (label == 1) + 0.1 * (np.arange(6000) // 500)
+    band = det_band(scores, label, speaker, 200)
+    place = 20
+    for task, (low, high) in band.items():
+        positive, negative = (scores[np.isin(label, part)] for part in TASKS[task][1:])
+        at = np.quantile(negative, 1 - GRID[place])
+        assert low[place] <= (positive <= at).mean() <= high[place]
+    weights = np.array(list(replicate_weights(label.size, speaker, 200)))
+    misses = []
+    for own in weights:
+        drawn = np.repeat(np.arange(label.size), own)
+        again, kind = scores[drawn], label[drawn]
+        at = np.quantile(again[kind != 1], 1 - GRID[place])
+        misses.append((again[kind == 1] <= at).mean())
+    ends = bootstrap_ends(np.array(misses))
+    found = band["sasv"][0][place], band["sasv"][1][place]
+    assert found == pytest.approx(ends, abs=0.05 * (ends[1] - ends[0]))
 
 
 def test_the_forest_shows_differences_to_the_reference(small: Results) -> None:

@@ -40,6 +40,7 @@ const PAINT = {
     else marks(plot, x, y, s.style, many(s) ? "" : "strong", many(s) ? 2.4 : 5, s.mark);
   },
   area(plot, s) {
+    if (s.of && s.of !== state.system) return;
     dress(plot.line(numbers(s.x), numbers(s.y), { class: "area" }), s.style);
   },
   rule(plot, s) {
