@@ -298,3 +298,17 @@ def test_a_density_that_fails_in_its_fit_is_a_system_that_fails(
     )
     said = capsys.readouterr().err
     assert "Odd: not fitted: Laplace.fit of another package fails (ZeroDivisionError" in said
+
+
+@pytest.mark.parametrize("key", ["fusion", "own_systems"])
+@pytest.mark.parametrize("way", ["{class: sasv_extras.Laplace, settings: {}}", LAPLACE])
+def test_no_configuration_names_a_class_without_trust(
+    by_class: Path, key: str, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = f"{{density: {way}}}"
+    own = settings if key == "fusion" else f"{{Mine: {settings}}}"
+    names = "[L3]" if key == "fusion" else "[Mine]"
+    Path("c.yaml").write_text(f"model: {{systems: {names}, {key}: {own}}}\ndata: {{scale: 0.01}}")
+    said = failure_of(capsys, "fit", "--config", "c.yaml")
+    assert "sasv_extras" in said
+    assert MODULE not in sys.modules

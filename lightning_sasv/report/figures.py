@@ -166,7 +166,7 @@ def score_matrix(material: Material) -> Figure | None:
         series = [Series("points", code, x[own], y[own], code) for code, own in rows.items()]
         right, up = right._replace(label=down), up._replace(label=across)
         panels.append(Panel(right, up, series, f"{down} and {across}"))
-    return Figure("scores", "The scores that are fused", panels, size=(3.0, 3.0))
+    return Figure("score_matrix", "The scores that are fused", panels, size=(3.0, 3.0))
 
 
 def system_planes(material: Material) -> Figure:
@@ -379,7 +379,7 @@ def _cost_panels(material: Material, name: str) -> Iterator[Panel]:
 FIGURES: dict[str, Callable[[Material], Figure | None]] = {
     "distributions": distributions,
     "attacks": attacks,
-    "scores": score_matrix,
+    "score_matrix": score_matrix,
     "planes": system_planes,
     "boundaries": boundaries,
     "det": det,

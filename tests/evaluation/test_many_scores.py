@@ -327,7 +327,7 @@ def test_results_are_reported_decided_and_evaluated(
     fuse("dev.csv", "eval.csv", "--systems", "Q3,L3,B1")
     results = read_results("out")
     assert results.notes == []
-    matrix, boundaries = describe(Material.of(results, 0), ["scores", "boundaries"])
+    matrix, boundaries = describe(Material.of(results, 0), ["score_matrix", "boundaries"])
     assert [panel.title for panel in matrix.panels][:2] == ["asv_ecapa and asv_x",
                                                             "asv_ecapa and cm_aasist"]  # fmt: skip
     assert len(matrix.panels) == 6

@@ -207,7 +207,7 @@ def test_without_fitted_systems_the_rest_is_shown(tmp_path: Path) -> None:
         "planes",
         "boundaries",
         "forest",
-        "scores",
+        "score_matrix",
     }
 
 
@@ -281,7 +281,7 @@ def test_the_command_writes_page_and_figures(
     assert page.read_text().startswith("<!DOCTYPE html>")
     said = " ".join(capsys.readouterr().out.split())
     assert "somewhere" in said
-    drawn = FIGURES.keys() - {"forest", "scores"}  # of seven speakers, two scores
+    drawn = FIGURES.keys() - {"forest", "score_matrix"}  # of seven speakers, two scores
     wanted = {f"{name}.{suffix}" for name in drawn for suffix in FORMATS}
     wanted |= {"speakers.csv", "operating_points.csv"}
     assert {path.name for path in figures.iterdir()} == wanted
