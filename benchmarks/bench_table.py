@@ -6,12 +6,12 @@ Lightning version are timed here (the classes of bench_training.py; medians over
 multiplied: 48 × (10 × (epoch + dev pass) + eval pass). Fusion and metrics are not counted for it.
 It logs nothing.
 Ours is the whole command, measured: start of the program, making the twin, six seeds of ten epochs,
-eight systems, every metric, score files, and a 1,000-replicate interval for each system. Then, next
-to a plain epoch: the training epoch of six seeds as the command trains them, in stacks of three on
-two cores, and how the whole command grows with seeds and with trials. The plain version runs in one
-process; for ours the figures with one process stand beside those with two. All on the full-scale
-twin (simulated data at the size of SASV 2022), one thread for each process. Takes about six
-minutes on two quiet cores; `--scale 0.05` only tries it out.
+eight systems, every metric, score files, and intervals of three metrics over seeds × speakers.
+Then, next to a plain epoch: the training epoch of six seeds as the command trains them, in stacks
+of three on two cores, and how the whole command grows with seeds and with trials. The plain version
+runs in one process; for ours the figures with one process stand beside those with two. All on the
+full-scale twin (simulated data at the size of SASV 2022), one thread for each process. Takes about
+six minutes on two quiet cores; `--scale 0.05` only tries it out.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def run_table(*options: str) -> tuple[float, float]:
         metrics = read_metrics(Path(folder) / "out" / "metrics.json")
     assert len(metrics) == SYSTEMS
     intervals = [entry["sets"]["eval"]["intervals"]["sasv_eer"] for entry in metrics.values()]
-    assert all(one["replicates"] == 1000 for one in intervals)
+    assert all(one["replicates"] >= 1000 for one in intervals)
     return seconds, peak
 
 
