@@ -9,6 +9,7 @@ from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_notes, print_written, progress
 from lightning_sasv.evaluation.claims import sources_of
 from lightning_sasv.evaluation.counted import CountedResults
+from lightning_sasv.evaluation.curves import write_figures
 from lightning_sasv.report.tables import (
     print_counted,
     print_evaluation,
@@ -35,7 +36,9 @@ def fuse(**options: Any) -> None:
 
 
 @options_of(evaluation.evaluate, typed={"files": list[str], **DESCRIBED})
-def evaluate(json: str | None, csv: str | None, overwrite: bool, **options: Any) -> None:
+def evaluate(
+    json: str | None, csv: str | None, figures: str | None, overwrite: bool, **options: Any
+) -> None:
     """Show what :func:`evaluation.evaluate` finds, then write it: a full disk costs no result."""
     with progress() as begin:
         result = evaluation.evaluate(**options, tell=print_notes, begin=begin)
@@ -45,6 +48,8 @@ def evaluate(json: str | None, csv: str | None, overwrite: bool, **options: Any)
         result.write(json, overwrite)
     if csv is not None:
         result.write_csv(csv, overwrite)
+    if figures is not None:
+        write_figures(result, figures, overwrite)
 
 
 @options_of(evaluation.merge)

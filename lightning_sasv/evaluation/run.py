@@ -12,6 +12,7 @@ from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Options, draw, draw_attacks
 from lightning_sasv.evaluation.counted import CountedResults, evaluate_counted, is_counted
+from lightning_sasv.evaluation.curves import write_figures
 from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.systems import gather
@@ -69,6 +70,7 @@ def evaluate(
     grid: int = 7,
     refine: str | None = None,
     weights: str | None = None,
+    figures: str | None = None,
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
@@ -131,6 +133,8 @@ def evaluate(
         refine: Score files of a state, separated by commas: read again for exact values.
         weights: Column whose values count the same, e.g. codec: an error rate is the mean of those
             of each value; without intervals and differences.
+        figures: Folder for the DET curves of every score, as PNG, PDF, SVG and CSV; needs
+            matplotlib.
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
         **said: What is said of the files, :class:`..scores.reading.ReadingOptions`; columns of a
@@ -168,7 +172,7 @@ def evaluate(
     trials = read_key(key, key_format, how=how, tell=tell)
     if (why := is_counted(files, options, exact, state, memory)) is not None:
         wanted = {"--by": by, "--where": where, "--macro": macro, "--systems": systems}
-        wanted["--weights"] = weights
+        wanted |= {"--weights": weights, "--figures": figures}
         if unmet := [name for name, value in wanted.items() if value]:
             raise InputError(f"{unmet[0]} needs the trials in memory ({why}): add --exact true")
         given = [files] if isinstance(files, str | Path) else files
@@ -197,6 +201,8 @@ def evaluate(
     several = len(tables) > 1 and not weights
     options = replace(options, by=_words(by) or (), compare=compare or several)
     result = evaluate_tables(tables, options, begin, by if macro else None)
+    if figures is not None:
+        write_figures(result, figures, overwrite)
     return _finished(result, tell, json, csv, overwrite)
 
 

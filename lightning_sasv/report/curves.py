@@ -77,7 +77,11 @@ def thin_det(scores: Floats, labels: Codes, task: str) -> DET:
 
     Rates of 0 are drawn at the end of the axis.
     """
-    pos, neg = split(scores, labels, *TASKS[task][1:])
+    return thin_det_of(*split(scores, labels, *TASKS[task][1:]))
+
+
+def thin_det_of(pos: Floats, neg: Floats) -> DET:
+    """The same of positives and negatives."""
     _, miss, false_acceptance = det_curve(pos, neg)
     low, high = ndtri(DET_LIMITS)
     rates = np.stack([false_acceptance, miss])

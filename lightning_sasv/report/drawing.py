@@ -45,11 +45,15 @@ def write_figures(folder: str | Path, figures: Sequence[Figure], results: Result
     Raises:
         InputError: matplotlib is not installed, or the folder cannot be written to.
     """
-    require_matplotlib()
-    folder = ensure_directory(folder)
     corpus = ", ".join(results.corpora) or "corpus not named"
     note = f"{corpus}{' (simulated)' if results.simulated else ''}, {results.split}"
-    written, origin = [], stamp("report", results.folder)
+    return draw_files(folder, figures, note, stamp("report", results.folder))
+
+
+def draw_files(folder: str | Path, figures: Sequence[Figure], note: str, origin: str) -> list[Path]:
+    """Write figures, with a note in their corner and a stamp of their origin inside."""
+    require_matplotlib()
+    folder, written = ensure_directory(folder), list[Path]()
     for figure in figures:
         with look():
             drawing = draw(figure)
@@ -65,10 +69,16 @@ def check_figures(
     folder: str | Path, figures: Sequence[Figure], results: Results, overwrite: bool
 ) -> None:
     """Refuse to replace files that are not the figures of these results."""
+    check_files(folder, figures, stamp("report", results.folder), overwrite)
+
+
+def check_files(
+    folder: str | Path, figures: Sequence[Figure], origin: str, overwrite: bool
+) -> None:
+    """Refuse to replace files that do not have a stamp."""
     for figure in figures:
         for suffix in FORMATS:
-            path = Path(folder) / f"{figure.name}.{suffix}"
-            check_stamped(path, stamp("report", results.folder), overwrite)
+            check_stamped(Path(folder) / f"{figure.name}.{suffix}", origin, overwrite)
         data, drawing = (Path(folder) / f"{figure.name}.{end}" for end in ("csv", FORMATS[0]))
         if figure.data and data.exists() and not (overwrite or drawing.exists()):
             refuse(data, "something else than the data of a figure")  # ours lie beside a drawing

@@ -5,7 +5,7 @@ What is added here appears in the page and as a file; ``description.py`` says wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, cycle
 from typing import Any
@@ -223,21 +223,32 @@ def _boundary_panels(material: Material, number: int) -> Iterator[Panel]:
 
 def det(material: Material) -> Figure:
     """DET curves on probit axes: SASV, SV and SPF; the mark is the equal error rate."""
+    return det_of(material.det, curves.DET_TASKS, _det_bands(material))
+
+
+def det_of(
+    found: Mapping[str, Mapping[str, curves.DET]],
+    tasks: Sequence[str],
+    bands: Mapping[str, Mapping[str, tuple[Floats, Floats]]] | None = None,
+) -> Figure:
+    """DET curves of systems by task, a panel for each task, with the systems that have it."""
     low, high = (100 * rate for rate in curves.DET_LIMITS)
     right = Axis(low, high, "false-acceptance rate, per cent", DET_TICKS, "probit")
     up = right._replace(label="miss rate, per cent")
     hover = "{label}: FA {x:.2f} %, miss {y:.2f} %"
-    panels, bands = [], _det_bands(material)
-    for task, text in WORDS["tasks"].items():
-        series = []
-        for k, (name, found) in enumerate(material.det.items()):
-            x, y = (100 * np.clip(r, low / 400, 1 - 1e-9) for r in found[task][:2])
-            marked, rate = [min(int(np.argmax(y >= x)), x.size - 1)], 100 * found[task].eer
+    panels = []
+    for task in tasks:
+        series, text = [], WORDS["tasks"][task]
+        for k, (name, own) in enumerate(found.items()):
+            if task not in own:
+                continue
+            x, y = (100 * np.clip(r, low / 400, 1 - 1e-9) for r in own[task][:2])
+            marked, rate = [min(int(np.argmax(y >= x)), x.size - 1)], 100 * own[task].eer
             style = f"system{k % 36}"
             series.append(Series("line", style, x, y, name, "", marked, rate, hover))
         series.append(Series("line", "diagonal", right[:2], right[:2]))
-        for name, own in bands.items():
-            edge = np.concatenate([own[task][0], own[task][1][::-1]])
+        for name, band in (bands or {}).items():
+            edge = np.concatenate([band[task][0], band[task][1][::-1]])
             edge = 100 * np.clip(edge, low / 400, 1 - 1e-9)
             x = 100 * np.concatenate([GRID, GRID[::-1]])
             label = f"{name}, 95 % by speaker"
@@ -245,8 +256,8 @@ def det(material: Material) -> Figure:
         caption, title = WORDS["det"].format(task=text), f"{task.upper()}: {text}"
         of, height = {"task": task}, (0.8, 380.0, 620.0)
         panels.append(Panel(right, up, series, title, of=of, caption=caption, height=height))
-    choices = {"task": {task: task.upper() for task in WORDS["tasks"]}}
-    size = (4.2, 4.7 + 0.13 * -(-len(material.det) // 3))
+    choices = {"task": {task: task.upper() for task in tasks}}
+    size = (4.2, 4.7 + 0.13 * -(-len(found) // 3))
     return Figure("det", "DET curves", panels, "", choices, 3, size, legend="each")
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from lightning_sasv import evaluation
@@ -314,3 +315,19 @@ def test_every_condition_can_count_the_same(tmp_path: Path) -> None:
         evaluated(file, weights="codec", compare=True)
     with pytest.raises(InputError, match=r"no column 'room'.*--weights needs it"):
         evaluated(file, weights="room")
+
+
+def test_det_curves_of_two_classes(cm_file: Path, asv_file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "figures"
+    found, _ = evaluated(f"asv={asv_file},cm={cm_file}", figures=str(out))
+    assert sorted(path.suffix for path in out.iterdir()) == [".csv", ".pdf", ".png", ".svg"]
+    points = pl.read_csv(out / "det.csv")
+    assert set(points["task"]) == {"asv", "cm"}
+    cm = points.filter(pl.col("task") == "cm")
+    near = cm.with_columns((pl.col("miss") - pl.col("false_acceptance")).abs().alias("gap"))
+    row = near.sort("gap").row(0, named=True)
+    assert (row["miss"] + row["false_acceptance"]) / 2 == pytest.approx(found["cm_eer"], abs=0.01)
+    (out / "det.png").write_bytes(b"something else")
+    with pytest.raises(InputError, match=r"det.png holds something else"):
+        evaluated(cm_file, figures=str(out))
