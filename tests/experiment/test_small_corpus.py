@@ -1,0 +1,82 @@
+"""experiments/small_corpus: cross-validation over speakers × attacks, and what it leaves out."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from lightning_sasv.data import Corpus, make_twin
+from lightning_sasv.data.challenge import load_corpus
+from lightning_sasv.models import SASVModule
+from lightning_sasv.trials import TrialClass
+
+POINT = {"objective": "cm", "lr": 2e-4, "weight_decay": 0.03, "class_weights": (0.9, 0.1)}
+
+
+@pytest.fixture(scope="module")
+def choose(repository: Path) -> Any:
+    path = repository / "experiments" / "small_corpus" / "choose.py"
+    spec = importlib.util.spec_from_file_location("choose", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_nothing_that_is_scored_was_seen(choose: Any, twin: Corpus) -> None:
+    rows, seen = twin.dev.trials, np.zeros(len(twin.dev.trials), int)
+    for attack, speaker, fit, scored in choose.parts(twin):
+        assert attack not in set(rows.attack[fit])
+        assert speaker not in set(rows.speaker[fit])
+        assert set(rows.speaker[scored]) == {speaker}
+        assert set(rows.attack[scored & (rows.label == TrialClass.SPOOF)]) == {attack}
+        left = choose.without(twin, attack).train
+        assert attack not in set(left.utterances.attack)
+        assert len(left.vectors) == len(left.utterances) < len(twin.train.utterances)
+        seen += scored
+    bonafide = rows.label != TrialClass.SPOOF
+    assert set(seen[~bonafide]) == {1}
+    assert set(seen[bonafide]) == {6}, "once for each attack, as often as spoofs are counted"
+
+
+def test_a_point_is_scored_and_evaluated(choose: Any) -> None:
+    corpus, point = make_twin(0.01), {**POINT, "epochs": 3, "system": "B1"}
+    first, other = choose.cross_validate(corpus, point, ["B1", "Post"])
+    assert 0 <= first["sasv_eer"] < 0.5
+    assert first != other
+    found = choose.evaluate(corpus, point)
+    assert len(found["SASV-EER of each seed"]) == 6
+    assert len(found["speakers"]) == 48
+    assert "without A08" in found
+
+
+def test_the_configuration_is_the_choice(choose: Any, repository: Path) -> None:
+    """configs/model/small_corpus.yaml is one of the points, and what README.md says was chosen."""
+    config = yaml.safe_load((repository / "configs/model/small_corpus.yaml").read_text())
+    own = {**config["model"], "epochs": config["trainer"]["max_epochs"]}
+    own["class_weights"] = tuple(own["class_weights"])
+    points = [{n: p[n] for n in own} for p in choose.sweep_points()]
+    assert own in points
+    lines = (repository / "experiments/small_corpus/README.md").read_text().splitlines()
+    [chosen] = [line for line in lines if line.startswith("| **")]
+    words = [word.strip(" *") for word in chosen.split("|")[1:]]
+    weights = tuple(float(word) for word in words[1].split(","))
+    assert (words[0], weights) == (own["objective"], own["class_weights"])
+    assert (float(words[2]), int(words[3])) == (own["weight_decay"], own["epochs"])
+    SASVModule(**config["model"])
+
+
+def test_the_mini_corpus_of_real_audio(choose: Any, shared: Path) -> None:
+    root = shared / "data" / "mini_la_embeddings"
+    if not root.is_dir():
+        pytest.skip(f"the embeddings of the mini corpus are not at {root}")
+    corpus = load_corpus(root, shared / "data" / "mini_la")
+    assert len(list(choose.parts(corpus))) == 6 * 4
+    [found] = choose.cross_validate(corpus, {**POINT, "epochs": 1}, ["B1"])
+    assert 0 <= found["sasv_eer"] <= 1
