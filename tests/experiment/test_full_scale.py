@@ -9,8 +9,11 @@ import pytorch_lightning as pl
 import torch
 
 from lightning_sasv.callbacks import KeepBest
+from lightning_sasv.cli import main
 from lightning_sasv.data import Corpus, make_twin
+from lightning_sasv.metrics.intervals import over_seeds
 from lightning_sasv.models import SASVModule
+from lightning_sasv.report.draws import draw_seeds
 from lightning_sasv.report.table1 import PAPER, make_rows, order_checks
 from lightning_sasv.results import read_metrics
 from tests.helpers import best_checkpoint, quiet_trainer, run_measured, shared_data
@@ -59,3 +62,26 @@ def test_stacked_training_is_that_of_separate_runs(corpus: Corpus, tmp_path: Pat
         assert kept["epoch"] == int(best.epoch[copy])
         rate = float(kept["callbacks"]["KeepBest"]["rate"])
         assert float(best.rate[copy]) == pytest.approx(rate, abs=1e-8)
+
+
+SPEAKERS = {"L3c": (0.88, 2.25), "L2": (3.28, 5.44)}
+SEEDS_AND_SPEAKERS = {"L3c": (0.88, 2.28), "L2": (2.94, 5.76)}
+
+
+def test_intervals_over_seeds_and_speakers_on_the_twin(tmp_path: Path) -> None:
+    """Scale 0.1, five epochs, six seeds: means, spreads and percentile intervals, per cent."""
+    names = list(SPEAKERS)
+    options = ["--systems", ",".join(names), "--data.scale", "0.1", "--epochs", "5"]
+    main(["table", "--out", str(tmp_path / "out"), *options, "--processes", "1"])
+    metrics = read_metrics(tmp_path / "out/metrics.json")
+    for name, mean, spread in (("L3c", 1.54, 0.10), ("L2", 4.44, 0.85)):
+        own = metrics[name]["sets"]["eval"]
+        assert 100 * own["values"]["sasv_eer"] == pytest.approx(mean, abs=0.006)
+        assert 100 * own["spread"]["sasv_eer"] == pytest.approx(spread, abs=0.006)
+    draws = draw_seeds(sorted(tmp_path.glob("out/seed*")), names, 1000)
+    for table, vary in ((SPEAKERS, False), (SEEDS_AND_SPEAKERS, True)):
+        for name, (low, high) in table.items():
+            seeds = [one[name]["sasv_eer"] for one in draws]
+            found = over_seeds(seeds, vary=vary).interval(method="percentile")
+            ends = 100 * found.low, 100 * found.high
+            assert ends == pytest.approx((low, high), abs=0.04 * (high - low)), name
