@@ -301,7 +301,7 @@ class ThreeClassObjective(Objective):
         return -log_softmax(scores, -1).gather(-1, known).squeeze(-1) * batch.weight
 
 
-OBJECTIVES = ("auto", "cm", "fused", "a_dcf", "three_class")
+OBJECTIVES = ("auto", "cm", "fused", "a_dcf")
 MONITORS = ("val/cm_eer", "val/sasv_eer", "val/a_dcf")
 """What the best epoch can be chosen by."""
 
@@ -359,6 +359,9 @@ def make_objective(
     if name == "a_dcf":
         return DCFObjective(class_weights, rule, costs, copies)
     if name == "three_class":
-        return ThreeClassObjective(class_weights)
+        raise InputError(
+            "model.objective: three_class needs three logits of a trial, and the CM head has two "
+            "of a probe; take cm, fused or a_dcf"
+        )
     listed = f"{', '.join(OBJECTIVES)}{meant(name, OBJECTIVES)}"
     raise InputError(f"model.objective: expected one of {listed}, got {name!r}")

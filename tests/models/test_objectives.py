@@ -152,7 +152,7 @@ def test_auto_is_fused_for_post_and_b1v2_alone() -> None:
     module = SASVModule(systems=("Post",))
     assert (module.hparams["objective"], module.compares) == ("fused", True)
     assert SASVModule().hparams["class_weights"] == (0.1, 0.9)
-    for wrong in ({"objective": "fusd"}, {"monitor": "val/loss"}):
+    for wrong in ({"objective": "fusd"}, {"objective": "three_class"}, {"monitor": "val/loss"}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             SASVModule(**wrong)  # type: ignore[arg-type]
 
