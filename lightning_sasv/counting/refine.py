@@ -23,7 +23,9 @@ from lightning_sasv.checks import (
     as_labels,
     as_scores,
 )
-from lightning_sasv.counting.bounds import (
+from lightning_sasv.counting.views import view_of
+from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.bounds import (
     Binned,
     BinnedClasses,
     Bounded,
@@ -32,9 +34,7 @@ from lightning_sasv.counting.bounds import (
     bounded,
     cheaper_tandems,
     crossing_bins,
-    view_of,
 )
-from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.cllr import negative_loss, positive_loss
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights
 from lightning_sasv.metrics.functional.pav import hull, may_dip

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.checks import Floats
-from lightning_sasv.counting.bounds import View, available, bounded
 from lightning_sasv.counting.closed import Block, closed_form
 from lightning_sasv.counting.column import UNIT, Column
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.bootstrap import GROUPS, NOT_CLUSTERED, draw, generator
+from lightning_sasv.metrics.bounds import View, available, bounded
 from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.metrics.intervals import Interval, Method, Resampled, check_replicates
 from lightning_sasv.metrics.registry import Settings

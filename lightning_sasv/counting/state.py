@@ -31,8 +31,8 @@ from lightning_sasv.metrics.registry import DEFAULTS, Settings
 from lightning_sasv.trials import TrialClass
 
 if TYPE_CHECKING:
-    from lightning_sasv.counting.bounds import Bounded
     from lightning_sasv.counting.replicates import CountedInterval
+    from lightning_sasv.metrics.bounds import Bounded
 
 COLUMNS = ("asv", "cm", "sasv")
 TANDEM_BITS = 9
@@ -221,8 +221,8 @@ class Counts:
     def metrics(
         self, settings: Settings = DEFAULTS, names: Sequence[str] | None = None
     ) -> dict[str, Bounded]:
-        """Every metric that the columns allow, each with bounds; see :func:`.bounds.metrics_of`."""
-        from lightning_sasv.counting.bounds import metrics_of
+        """Every metric that the columns allow, each with bounds; see :func:`.views.metrics_of`."""
+        from lightning_sasv.counting.views import metrics_of
 
         return metrics_of(self, settings, names)
 

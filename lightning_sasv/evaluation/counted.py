@@ -15,7 +15,6 @@ import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.counting import Bounded, Counts
-from lightning_sasv.counting.bounds import available
 from lightning_sasv.counting.file import SUFFIX, is_counts
 from lightning_sasv.counting.replicates import CountedInterval, Drawn, drawn
 from lightning_sasv.counting.state import Source, merged
@@ -24,6 +23,7 @@ from lightning_sasv.evaluation.compare import Options, compared_metrics
 from lightning_sasv.evaluation.definitions import definitions
 from lightning_sasv.files import finite, write_json, write_text
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
+from lightning_sasv.metrics.bounds import available
 from lightning_sasv.metrics.comparisons import PRIMARY
 from lightning_sasv.metrics.functional.dcf import bayes_threshold
 from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, percentile_ends

@@ -30,11 +30,16 @@ from lightning_sasv.checks import (
     as_scores,
 )
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.functional.grid import Grid
 from lightning_sasv.metrics.functional.points import Classes, Steps
+from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass
 
+MOST_BITS = 14
 MissingClass: TypeAlias = Literal["error", "nan"]
 Thresholds: TypeAlias = Tensor | Sequence[float]
+Bits: TypeAlias = Literal["bits"] | int
+"""A grid by its number of leading bits; ``bits`` is seven."""
 Scores: TypeAlias = Tensor | np.ndarray | Sequence[float]
 Labels: TypeAlias = Tensor | np.ndarray | Sequence[str] | Sequence[int]
 
@@ -45,9 +50,11 @@ class TrialMetric(Metric):
     Every metric of the same columns has the same states, so a ``MetricCollection`` keeps them once.
 
     Args:
-        thresholds: An ascending grid, one for each column. Given, only histograms on that grid are
-            kept (constant memory, summed across processes), and the value is that of scores rounded
-            up to the grid, at whose edges the error rates are exact.
+        thresholds: An ascending grid, one for each column; or ``bits`` for a grid of the leading
+            seven bits of the scores, which needs no look at them, or another number of bits. Given,
+            only histograms on that grid are kept (constant memory, summed across processes), and
+            the value is that of scores rounded up to the grid, at whose edges the error rates are
+            exact; :meth:`bounds` says between which values that of the scores lies.
         missing_class: What a class without trials means: an ``error``, or ``nan`` with a warning,
             as in the first batches of a validation; also for a verifier too poor for a t-DCF.
         kwargs: Of ``torchmetrics.Metric``, such as ``compute_on_cpu``.
@@ -66,7 +73,7 @@ class TrialMetric(Metric):
 
     def __init__(
         self,
-        thresholds: Thresholds | Sequence[Thresholds] | None = None,
+        thresholds: Thresholds | Sequence[Thresholds] | Bits | None = None,
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
@@ -78,7 +85,9 @@ class TrialMetric(Metric):
         if thresholds is None:
             self._add_states()
             return
-        grids = [thresholds] if len(self.columns) == 1 else thresholds
+        grids: Any = [thresholds] if len(self.columns) == 1 else thresholds
+        if isinstance(thresholds, str | int):
+            grids = [_edges_of_bits(thresholds)] * len(self.columns)
         for name, grid in zip(self.columns, grids, strict=True):
             self.edges[name] = edges = _as_edges(grid, self.extra_edges)
             zeros = torch.zeros(len(TrialClass), edges.numel() + 1, dtype=torch.int64)
@@ -107,6 +116,42 @@ class TrialMetric(Metric):
             warnings.warn(f"{type(self).__name__} is NaN: {error}", stacklevel=2)
             value = math.nan
         return torch.tensor(value, dtype=torch.float64, device=self.device)
+
+    def bounds(self) -> tuple[float, float]:
+        """Between which values the metric of the scores lies, whatever they are within the bins.
+
+        Raises:
+            InputError: There is no grid: the metric is exact.
+        """
+        from lightning_sasv.metrics.bounds import View, bounded
+
+        if not self.binned:
+            raise InputError("bounds are of metrics with thresholds; without, they are exact")
+        views: dict[str, View] = {}
+        name = self._registered()
+        for column, roles in self.columns.items():
+            edges, counts = self._bins(column)
+            starts = np.nextafter(np.append(-np.inf, edges[:-1]), np.inf)
+            below = np.cumsum(counts, axis=1)
+            cuts = tuple(edges[:-1].tolist())
+            view = View(starts, edges, counts, cuts, below[:, :-1], self._class_losses())
+            views |= dict.fromkeys(roles, view)
+        found = bounded(views, self._settings(), [name])
+        if name not in found:
+            raise UndefinedMetricError(f"{type(self).__name__} is undefined on these trials")
+        return found[name].low, found[name].high
+
+    def _registered(self) -> str:
+        """Its name in the registry."""
+        raise NotImplementedError
+
+    def _settings(self) -> Settings:
+        """What the registry's function needs beside trials."""
+        return Settings()
+
+    def _class_losses(self) -> list[float]:
+        """Sums of the losses of Cllr in bits, of spoofs, targets and nontargets."""
+        return [0.0, 0.0, 0.0]
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value or several on a matplotlib axis, zoomed to them.
@@ -243,6 +288,17 @@ def as_codes(labels: Labels) -> Tensor:
         return labels
     array = np.asarray(labels)
     return torch.tensor(as_labels(array.ravel())).view(array.shape)
+
+
+def _edges_of_bits(bits: Bits) -> Tensor:
+    """Finite edges of the grid of leading bits, magnitudes from 1e-6 to 65536."""
+    number = 7 if bits == "bits" else bits
+    if isinstance(number, str) or not 0 <= number <= MOST_BITS:
+        raise InputError(
+            f"thresholds must be ascending numbers, 'bits' or a number of bits up to "
+            f"{MOST_BITS}, got {bits!r}"
+        )
+    return torch.from_numpy(Grid(number, -20, 16).edges[:-1])
 
 
 def _as_edges(thresholds: Any, extra: Sequence[float]) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from lightning_sasv.checks import check_known
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.metrics.base import (
+    Bits,
     Labels,
     MissingClass,
     ScoreMetric,
@@ -26,6 +27,7 @@ from lightning_sasv.metrics.functional.dcf import a_dcf_weights, bayes_threshold
 from lightning_sasv.metrics.functional.eer import Convention, rate_of
 from lightning_sasv.metrics.functional.pav import hull
 from lightning_sasv.metrics.functional.points import Detection
+from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass
 
 Task: TypeAlias = Literal["sasv", "sv", "spf", "cm"]
@@ -45,7 +47,7 @@ class SASVEER(ScoreMetric):
     Args:
         task: Which classes are told apart.
         convention: See :func:`lightning_sasv.metrics.functional.eer`.
-        thresholds: Ascending grid for the version of constant memory.
+        thresholds: Ascending grid, or ``bits``, for the version of constant memory.
         missing_class: ``error`` or ``nan``.
         kwargs: Of ``torchmetrics.Metric``.
 
@@ -64,7 +66,7 @@ class SASVEER(ScoreMetric):
         self,
         task: Task = "sasv",
         convention: Convention = "asvspoof",
-        thresholds: Thresholds | None = None,
+        thresholds: Thresholds | Bits | None = None,
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
@@ -75,6 +77,12 @@ class SASVEER(ScoreMetric):
 
     def _value(self) -> float:
         return rate_of(self._classes().task(self.task), self.convention)
+
+    def _registered(self) -> str:
+        return f"{self.task}_eer"
+
+    def _settings(self) -> Settings:
+        return Settings(convention=self.convention)
 
 
 class CMEER(SASVEER):
@@ -91,7 +99,7 @@ class CMEER(SASVEER):
     def __init__(
         self,
         convention: Convention = "asvspoof",
-        thresholds: Thresholds | None = None,
+        thresholds: Thresholds | Bits | None = None,
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
@@ -107,7 +115,7 @@ class Cllr(ScoreMetric):
 
     Args:
         part: ``cllr``, ``min`` (discrimination) or ``calib`` (calibration).
-        thresholds: Ascending grid for the version of constant memory.
+        thresholds: Ascending grid, or ``bits``, for the version of constant memory.
         missing_class: ``error`` or ``nan``.
         kwargs: Of ``torchmetrics.Metric``.
 
@@ -126,7 +134,7 @@ class Cllr(ScoreMetric):
     def __init__(
         self,
         part: Part = "cllr",
-        thresholds: Thresholds | None = None,
+        thresholds: Thresholds | Bits | None = None,
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
@@ -159,6 +167,13 @@ class Cllr(ScoreMetric):
             warnings.warn("Cllr is infinite: a target is -inf or another trial +inf", stacklevel=3)
         return parts.cllr if self.part == "cllr" else parts.calib
 
+    def _registered(self) -> str:
+        return "cllr" if self.part == "cllr" else f"cllr_{self.part}"
+
+    def _class_losses(self) -> list[float]:
+        false, missed = (float(loss) / math.log(2) for loss in self.losses)
+        return [false, missed, 0.0]
+
     def _cost(self, task: Detection) -> float:
         if not self.binned:
             return cllr_of(task)
@@ -178,7 +193,7 @@ class ADCF(ScoreMetric):
     Args:
         costs: Costs and priors, or the name of a preset.
         kind: ``min`` or ``actual``.
-        thresholds: Ascending grid for the version of constant memory.
+        thresholds: Ascending grid, or ``bits``, for the version of constant memory.
         missing_class: ``error`` or ``nan``.
         kwargs: Of ``torchmetrics.Metric``.
 
@@ -196,15 +211,22 @@ class ADCF(ScoreMetric):
         self,
         costs: CostModel | str = "a-dcf1",
         kind: Kind = "min",
-        thresholds: Thresholds | None = None,
+        thresholds: Thresholds | Bits | None = None,
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
         check_choice("kind", kind, Kind)
-        self.kind, self.weights = kind, a_dcf_weights(as_cost_model(costs))
+        self.kind, self.costs = kind, as_cost_model(costs)
+        self.weights = a_dcf_weights(self.costs)
         self.extra_edges = (bayes_threshold(self.weights),)
         super().__init__(thresholds, missing_class, **kwargs)
 
     def _value(self) -> float:
         cost = dcf_of(self._classes().task("sasv"), self.weights)
         return cost.min if self.kind == "min" else cost.actual
+
+    def _registered(self) -> str:
+        return "min_a_dcf" if self.kind == "min" else "act_a_dcf"
+
+    def _settings(self) -> Settings:
+        return Settings(self.costs)

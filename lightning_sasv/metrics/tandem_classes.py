@@ -11,6 +11,7 @@ from lightning_sasv.checks import as_labels, check_known, check_not_empty
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.base import (
+    Bits,
     Labels,
     MissingClass,
     PairMetric,
@@ -23,6 +24,7 @@ from lightning_sasv.metrics.base import (
 from lightning_sasv.metrics.functional.cross_entropy import class_priors, entropy
 from lightning_sasv.metrics.functional.dcf import Version, rates_at_eer, t_dcf_of
 from lightning_sasv.metrics.functional.teer import Rule, tandem_eer_of
+from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass
 
 
@@ -34,7 +36,8 @@ class TandemEER(PairMetric):
             ``interpolated``.
         closest: Where no concurrent point exists give the ρ = 0.5 t-EER at the pair of thresholds
             closest to one (of the smallest residual), instead of NaN.
-        thresholds: A pair of ascending grids, ASV and CM, for the version of constant memory.
+        thresholds: A pair of ascending grids, ASV and CM, or ``bits``, for the version of constant
+            memory.
         missing_class: ``error`` or ``nan``.
         kwargs: Of ``torchmetrics.Metric``.
 
@@ -54,7 +57,7 @@ class TandemEER(PairMetric):
         self,
         rule: Rule = "interpolated",
         closest: bool = False,
-        thresholds: tuple[Thresholds, Thresholds] | None = None,
+        thresholds: tuple[Thresholds, Thresholds] | Bits | None = None,
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
@@ -69,6 +72,9 @@ class TandemEER(PairMetric):
         found = tandem_eer_of(self._classes(), self.rule)
         return found.closest if self.closest and not found.exists else found.value
 
+    def _registered(self) -> str:
+        return "t_eer_closest" if self.closest else "t_eer"
+
 
 class TDCF(PairMetric):
     """Minimum normalised t-DCF, the ASV threshold being that of its EER.
@@ -78,7 +84,8 @@ class TDCF(PairMetric):
     Args:
         costs: Costs and priors, or the name of a preset.
         version: ``2019`` or ``legacy``; see :func:`lightning_sasv.metrics.functional.t_dcf`.
-        thresholds: A pair of ascending grids, ASV and CM, for the version of constant memory.
+        thresholds: A pair of ascending grids, ASV and CM, or ``bits``, for the version of constant
+            memory.
         missing_class: ``error`` or ``nan``.
         kwargs: Of ``torchmetrics.Metric``.
 
@@ -97,7 +104,7 @@ class TDCF(PairMetric):
         self,
         costs: CostModel | str = "asvspoof5",
         version: Version = "2019",
-        thresholds: tuple[Thresholds, Thresholds] | None = None,
+        thresholds: tuple[Thresholds, Thresholds] | Bits | None = None,
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
@@ -108,6 +115,12 @@ class TDCF(PairMetric):
     def _value(self) -> float:
         classes = self._classes()
         return t_dcf_of(classes.task("cm"), rates_at_eer(classes), self.costs, self.version).min
+
+    def _registered(self) -> str:
+        return "min_t_dcf" if self.version == "2019" else "min_t_dcf_legacy"
+
+    def _settings(self) -> Settings:
+        return Settings(tandem_costs=self.costs)
 
 
 class CrossEntropy(PairMetric):

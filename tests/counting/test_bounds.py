@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.counting import Counts
-from lightning_sasv.counting.bounds import available
 from lightning_sasv.counting.column import MOST_BINS
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.bootstrap import replicate_weights
+from lightning_sasv.metrics.bounds import available
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import METRICS, Settings, explained, values_of
 from tests.counting.cases import COLUMNS, coarse_metrics, count, trials

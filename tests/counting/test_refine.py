@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_sasv.counting.bounds import available
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.bounds import available
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import Settings, explained
 from tests.counting.cases import COLUMNS, count, trials

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torchmetrics import Metric
 
 from lightning_sasv.checks import UndefinedMetricError
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics import CMEER, SASVEER, Cllr, TandemEER
 from lightning_sasv.metrics.functional import t_eer
 from lightning_sasv.metrics.functional.tandem import TandemCurves, bracket, closest_bracket
@@ -158,3 +159,60 @@ def test_mistakes_are_named() -> None:
         metric.update(torch.tensor([1.0]), torch.tensor([3]))
     with pytest.raises(ValueError, match="rule must be interpolated"):
         TandemEER(rule="reference", thresholds=([0.0], [0.0]))
+
+
+BITS = metric_classes.ONE_SCORE | {f"cm_{c}": partial(CMEER, convention=c) for c in CONVENTIONS}
+
+
+@pytest.mark.parametrize("name", BITS)
+@given(case=trials(5), bits=st.sampled_from([0, 2, "bits"]))
+@settings(max_examples=25)
+def test_bounds_of_one_score_hold_the_exact_value(
+    name: str, case: tuple[np.ndarray, ...], bits: int | str
+) -> None:
+    scores, labels = case[0] + case[1], case[2]
+    metric = BITS[name](thresholds=bits)
+    value_of(metric, scores, labels)
+    low, high = metric.bounds()
+    assert low - 1e-12 <= value_of(BITS[name](), scores, labels) <= high + 1e-12
+
+
+@pytest.mark.parametrize("name", PAIR)
+@given(case=trials(5), bits=st.sampled_from([0, 2, "bits"]))
+@settings(max_examples=25)
+def test_bounds_of_pairs_hold_the_exact_value(
+    name: str, case: tuple[np.ndarray, ...], bits: int | str
+) -> None:
+    with suppress(UndefinedMetricError):
+        metric, exact = PAIR[name](thresholds=bits), value_of(PAIR[name](), *case)
+        metric.update(*(torch.from_numpy(column) for column in case))
+        if not math.isnan(exact):
+            low, high = metric.bounds()
+            assert low - 1e-12 <= exact <= high + 1e-12
+
+
+def test_bits_in_any_batches_and_processes() -> None:
+    rng = np.random.default_rng(6)
+    labels = rng.integers(0, 3, 3000)
+    scores = 4 * rng.normal(size=3000) + 6 * (labels == 1)
+    whole, parts, other = (SASVEER(thresholds="bits") for _ in range(3))
+    value_of(whole, scores, labels)
+    for rows in np.array_split(rng.permutation(3000), 7):
+        parts.update(torch.from_numpy(scores[rows]), torch.from_numpy(labels[rows]))
+    other.update(torch.from_numpy(scores[:10]), torch.from_numpy(labels[:10]))
+    (name,) = whole._defaults
+    assert torch.equal(getattr(whole, name), getattr(parts, name))
+    assert getattr(whole, name).shape == (3, 9220)
+    assert whole.bounds() == parts.bounds()
+    narrow = SASVEER(thresholds=12)
+    value_of(narrow, scores, labels)
+    assert narrow.bounds()[1] - narrow.bounds()[0] <= whole.bounds()[1] - whole.bounds()[0]
+
+
+def test_what_has_no_bounds() -> None:
+    with pytest.raises(InputError, match="without, they are exact"):
+        SASVEER().bounds()
+    with pytest.raises(InputError, match="'bits' or a number of bits up to 14, got 'bit'"):
+        SASVEER(thresholds="bit")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="got 99"):
+        SASVEER(thresholds=99)
