@@ -190,26 +190,32 @@ class Column:
         self._bins, self._counts = Places(self.grid.size), np.zeros((0, 0), counts.dtype)
         self._bins.add(np.unique(moved))
         self._reserve(counts.shape[0], self.bins.size)
-        for column, place in zip(counts.T, self._bins.of(places), strict=True):
-            self._counts[: counts.shape[0], place] += column
+        if places.size:
+            order = np.argsort(places)
+            first = np.flatnonzero(np.diff(places[order], prepend=-1))
+            at = self._bins.of(places[order][first])
+            self._counts[: counts.shape[0], at] = np.add.reduceat(counts[:, order], first, axis=1)
         coarse = _moved(self.fine_bins, self.fine_grid, self.grid)
         self._coarse = self._bins.of(coarse)
 
     def merge(self, other: Column, rows: Index) -> None:
         """Add the counts of another column, whose rows have these numbers here."""
-        other = other.copy()
         self.least = min(self.least, other.least)
         self.coarsen(other.bits)
         at = self._places(other.fine_bins)
-        other.coarsen(self.bits)
+        if other.bits > self.bits:
+            other = other.copy()
+            other.coarsen(self.bits)
         self._trials += other._trials
         if self._trials > np.iinfo(np.int32).max:
             self._counts = self._counts.astype(np.int64)
         self._fine[:, at] += other.fine
         most = int(rows.max(initial=-1)) + 1
         self._reserve(most, self.bins.size)
-        places = self._bins.of(other.bins)
-        self._counts[np.ix_(rows, places)] += other.counts(rows.size)
+        counts = other.counts(rows.size)
+        own, bins = np.nonzero(counts)
+        cells = rows[own], self._bins.of(other.bins)[bins]
+        self._counts[cells] += counts[own, bins].astype(self._counts.dtype)
         kept = [(k, other.cuts.index(cut)) for k, cut in enumerate(self.cuts) if cut in other.cuts]
         mine = np.array([0, 1, 2, *(3 + k for k, _ in kept)])
         theirs = [0, 1, 2, *(3 + k for _, k in kept)]

@@ -205,13 +205,13 @@ class Counts:
         self.sources += other.sources
         if not other.rows:  # an empty state is neutral, whatever its grid
             return self
-        empty = not self.rows
-        numbers = np.array([self._place(row) for row in other.rows], np.intp)
+        if not self.rows:
+            self.adopt(other.rows)
+            self.columns = {name: column.copy() for name, column in other.columns.items()}
+            return self
+        numbers = self._places(other.rows)
         for name, column in other.columns.items():
-            if empty:
-                self.columns[name] = column.copy()
-            else:
-                self.columns[name].merge(column, numbers)
+            self.columns[name].merge(column, numbers)
         return self
 
     def __add__(self, other: Counts) -> Counts:
@@ -265,18 +265,32 @@ class Counts:
 
         return load_counts(path)
 
-    def _number(self, codes: Codes, clusters: Any, attacks: Any) -> Index:
-        """The row of each trial."""
+    def adopt(self, rows: Sequence[Row]) -> None:
+        """Take over the rows of a state, in their order, before anything is counted."""
+        self.rows = list(rows)
+        if rows:
+            speakers, codes, attacks = zip(*rows, strict=True)
+            at = self._cells(np.array(codes, np.int8), np.array(speakers), np.array(attacks))
+            self._row_of[at] = np.arange(len(rows))
+
+    def _cells(self, codes: Codes, clusters: Any, attacks: Any) -> tuple[Index, Index]:
+        """Speaker, and class or attack, of each trial in the table of rows."""
         size = codes.size
         speakers = _coded(clusters, self._speakers, size, "clusters")
         kinds = _coded(attacks, self._attacks, size, "attacks")
-        kinds[codes != TrialClass.SPOOF] = 0
-        cells = np.where(codes == TrialClass.SPOOF, 2 + kinds, codes == TrialClass.NONTARGET)
+        spoof = codes == TrialClass.SPOOF
+        cells = np.where(spoof, 2 + kinds, codes == TrialClass.NONTARGET)
         shape = len(self._speakers), 2 + len(self._attacks)
         if shape[0] > self._row_of.shape[0] or shape[1] > self._row_of.shape[1]:
             have, table = self._row_of, np.full([2 * n for n in shape], -1, np.intp)
             table[: have.shape[0], : have.shape[1]] = have
             self._row_of = table
+        return speakers, cells
+
+    def _number(self, codes: Codes, clusters: Any, attacks: Any) -> Index:
+        """The row of each trial."""
+        speakers, cells = self._cells(codes, clusters, attacks)
+        shape = self._row_of.shape
         rows = self._row_of[speakers, cells]
         unknown = np.flatnonzero(rows < 0)
         if unknown.size:
@@ -290,12 +304,10 @@ class Counts:
             rows = self._row_of[speakers, cells]
         return rows
 
-    def _place(self, row: Row) -> int:
-        """Number of one row."""
-        number = self._number(
-            np.array([row.code], np.int8), np.array([row.speaker]), np.array([row.attack])
-        )
-        return int(number[0])
+    def _places(self, rows: Sequence[Row]) -> Index:
+        """Numbers of rows, in the order given."""
+        speakers, codes, attacks = zip(*rows, strict=True)
+        return self._number(np.array(codes, np.int8), np.array(speakers), np.array(attacks))
 
 
 def _several(models: Any) -> list[CostModel | str]:
