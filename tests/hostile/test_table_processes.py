@@ -51,7 +51,6 @@ def test_submitted_jobs_import_nothing_from_the_current_folder(
     pytest.importorskip("submitit")
     said = Program(trust_config=True, wait=True)
     monkeypatch.setattr(run_module, "begin", lambda *_: (None, "key", [1]))
-    monkeypatch.setattr(run_module, "add_intervals", lambda *_: None)
     monkeypatch.setattr(run_module, "run_job", note_job)
     with using(said):
         launch_module.launch(Job(Recipe(), (1,), ("B1",), here / "out"), "local")
