@@ -62,8 +62,8 @@ def extract(
         asv: Folder with the weights of SpeechBrain's ECAPA-TDNN, embedding_model.ckpt (by default
             those in the hub's cache); or another network, as for CM.
         only: Make only these embeddings.
-        train_asv: Make ASV embeddings of the training utterances too, which `lightning fit` does
-            not need.
+        train_asv: Make ASV embeddings of the training utterances too, which every objective of
+            `lightning fit` but cm needs, and `lightning table` for Post and B1v2.
         batch_size: Recordings that are read and embedded together; by default 4, on a GPU 32.
         workers: Batches that are embedded at the same time, each with one CPU thread; by default
             one for each CPU, and one on a GPU.
