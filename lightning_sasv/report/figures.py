@@ -223,7 +223,9 @@ def _boundary_panels(material: Material, number: int) -> Iterator[Panel]:
 
 def det(material: Material) -> Figure:
     """DET curves on probit axes: SASV, SV and SPF; the mark is the equal error rate."""
-    return det_of(material.det, curves.DET_TASKS, _det_bands(material))
+    bands = _det_bands(material)
+    figure = det_of(material.det, curves.DET_TASKS, bands)
+    return replace(figure, data=_band_data(bands)) if bands else figure
 
 
 def det_of(
@@ -259,6 +261,19 @@ def det_of(
     choices = {"task": {task: task.upper() for task in tasks}}
     size = (4.2, 4.7 + 0.13 * -(-len(found) // 3))
     return Figure("det", "DET curves", panels, "", choices, 3, size, legend="each")
+
+
+def _band_data(
+    bands: Mapping[str, Mapping[str, tuple[Floats, Floats]]],
+) -> list[dict[str, Any]]:
+    """The bands, a row for each system, task and false-acceptance rate."""
+    names = ("system", "task", "false_acceptance", "miss_low", "miss_high")
+    return [
+        dict(zip(names, (system, task, *map(float, ends)), strict=True))
+        for system, own in bands.items()
+        for task, band in own.items()
+        for ends in zip(GRID, *band, strict=True)
+    ]
 
 
 def _det_bands(material: Material) -> dict[str, dict[str, tuple[Floats, Floats]]]:
