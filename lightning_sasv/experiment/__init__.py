@@ -44,6 +44,8 @@ class CorpusSettings:
         score_batch_size: Probes that are scored at once.
         more_scores: Files of further scores of the dev and eval trials, {dev: FILE, eval: FILE} (or
             asv_x=FILE,cm_y=FILE for each), which systems fuse beside the table's own pair.
+        corpus: Whose lists ``root`` has: sasv2022, asvspoof5, spoofceleb, manifest, or a YAML file
+            (docs/corpora.md); by default the corpus whose lists are there.
     """
 
     root: str | None = None
@@ -55,6 +57,7 @@ class CorpusSettings:
     steps_per_block: int = 32
     score_batch_size: int = 1024
     more_scores: dict[str, str] | None = None
+    corpus: str | None = None
 
 
 @dataclass(frozen=True)
