@@ -19,7 +19,14 @@ from lightning_sasv.fusion import FusionSystem, build_system, fit_systems
 from lightning_sasv.fusion.choice import cross_entropy, folds_of, held_out_llrs
 from lightning_sasv.fusion.columns import Columns, dev_trials
 from lightning_sasv.fusion.rules import fuse_nonlinear
-from lightning_sasv.metrics.functional import cllr, cllr_min, sasv_eers
+from lightning_sasv.metrics.functional import (
+    a_dcf,
+    bootstrap,
+    cllr,
+    cllr_min,
+    paired_bootstrap,
+    sasv_eers,
+)
 from lightning_sasv.trials import FusedScores
 
 FOUR = ("asv_ecapa", "asv_xvector", "cm_aasist", "cm_ocsoftmax")
@@ -73,6 +80,15 @@ def values_of(fused, labels):
 
 def policy_cost(fused, labels, costs):
     return empirical_cost(accept(fused, costs), labels, costs).normalised
+
+
+def at_costs(fused, costs):
+    """The score with the spoof prevalence of the costs, whatever that of the system is."""
+    return np.asarray(fuse_nonlinear(fused.asv_llr, fused.cm_llr, costs.spoof_share))
+
+
+def smallest_cost(fused, labels, costs):
+    return a_dcf(at_costs(fused, costs), labels, costs).min
 
 
 def check_values(found, expected, tolerance, what):
@@ -163,6 +179,8 @@ def test_systems_on_several_scores(golden, sets, name):
             for preset, expected in entry.get("a_dcf_eval", {}).items():
                 cost = policy_cost(fused, trials.labels, cost_preset(preset))
                 assert cost == pytest.approx(expected["policy"], abs=tolerance["a_dcf"])
+                least = smallest_cost(fused, trials.labels, cost_preset(preset))
+                assert least == pytest.approx(expected["min_at_cost_rho"], abs=tolerance["a_dcf"])
     if "rho" in entry:
         assert float(system.rho) == pytest.approx(entry["rho"], abs=tolerance["rho"])
     if "coefficients" in entry:
@@ -356,3 +374,33 @@ def test_saturated_columns_in_densities_are_refused_with_the_remedy(sets):
 
 def test_names_of_columns_are_kept(sets):
     assert fit(build_system("Q3"), sets["dev"]).columns == Columns(FOUR)
+
+
+def test_intervals_and_differences_by_speaker(golden, sets):
+    known, near = (
+        golden["intervals_by_speaker"]["values"],
+        golden["tolerance"]["intervals_relative"],
+    )
+    trials, scores = sets["eval"], {}
+    for name, system, columns in (
+        ("L3c pair", build_system("L3c"), FOUR[::2]),
+        ("Q3", build_system("Q3"), FOUR),
+        ("Q3cv", build_system("Q3cv"), FOUR),
+    ):
+        fused = fit(system, sets["dev"], columns)(*trials.sides(columns))
+        scores[name] = np.asarray(fused.sasv)
+        for metric, key, unit in (("sasv_eer", "sasv_ci", 100), ("cllr", "cllr_ci", 1)):
+            one = bootstrap(
+                metric, scores[name], trials.labels, trials.speakers, method="percentile"
+            )
+            expected = known[name][key]
+            assert unit * one.value == pytest.approx(known[name][metric], abs=0.01)
+            found = [unit * one.low, unit * one.high]
+            np.testing.assert_allclose(found, expected, rtol=near, err_msg=f"{name} {metric}")
+    for name in ("Q3", "Q3cv"):
+        both = scores[name], scores["L3c pair"]
+        one = paired_bootstrap("sasv_eer", *both, trials.labels, trials.speakers)
+        expected = known[f"{name} - L3c pair"]
+        assert 100 * one.difference == pytest.approx(expected["d_sasv_eer"], abs=0.01)
+        assert one.high < 0, "the gain over the paper is told apart by speakers"
+        np.testing.assert_allclose([100 * one.low, 100 * one.high], expected["ci"], rtol=2 * near)
