@@ -30,8 +30,9 @@ from lightning_sasv.checks import (
     as_scores,
 )
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.bounds import BinnedClasses, View, bounded
 from lightning_sasv.metrics.functional.grid import Grid
-from lightning_sasv.metrics.functional.points import Classes, Steps
+from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass
 
@@ -123,20 +124,10 @@ class TrialMetric(Metric):
         Raises:
             InputError: There is no grid: the metric is exact.
         """
-        from lightning_sasv.metrics.bounds import View, bounded
-
         if not self.binned:
             raise InputError("bounds are of metrics with thresholds; without, they are exact")
-        views: dict[str, View] = {}
         name = self._registered()
-        for column, roles in self.columns.items():
-            edges, counts = self._bins(column)
-            starts = np.nextafter(np.append(-np.inf, edges[:-1]), np.inf)
-            below = np.cumsum(counts, axis=1)
-            cuts = tuple(edges[:-1].tolist())
-            view = View(starts, edges, counts, cuts, below[:, :-1], self._class_losses())
-            views |= dict.fromkeys(roles, view)
-        found = bounded(views, self._settings(), [name])
+        found = bounded(self._views(), self._settings(), [name])
         if name not in found:
             raise UndefinedMetricError(f"{type(self).__name__} is undefined on these trials")
         return found[name].low, found[name].high
@@ -176,21 +167,28 @@ class TrialMetric(Metric):
 
     def _classes(self) -> Classes:
         """The states as sorted classes: of every trial, or of bins."""
-        columns: dict[str, Any] = {}
-        for name, roles in self.columns.items():
-            column = self._bins(name) if self.binned else as_scores(self._array(name), name)
-            columns |= dict.fromkeys(roles, column)
         if self.binned:
-            return _Bins(columns, np.empty(0, np.int8))
+            return BinnedClasses(self._views(), "ties")
+        columns: dict[str, Floats] = {}
+        for name, roles in self.columns.items():
+            columns |= dict.fromkeys(roles, as_scores(self._array(name), name))
         return Classes(columns, as_labels(self._array("labels")))
+
+    def _views(self) -> dict[str, View]:
+        """What the bins say of each column; edges are exact, so that no cuts are needed."""
+        views: dict[str, View] = {}
+        for name, roles in self.columns.items():
+            edges = np.append(self.edges[name].numpy(), np.inf)
+            starts = np.nextafter(np.append(-np.inf, edges[:-1]), np.inf)
+            counts = getattr(self, self._counts(name)).cpu().numpy()
+            none = np.zeros((len(TrialClass), 0), np.int64)
+            view = View(starts, edges, counts, (), none, self._class_losses())
+            views |= dict.fromkeys(roles, view)
+        return views
 
     def _array(self, name: str) -> Floats:
         state = getattr(self, name)
         return dim_zero_cat(state).cpu().numpy() if len(state) else np.empty(0)
-
-    def _bins(self, name: str) -> tuple[Floats, np.ndarray]:
-        edges = np.append(self.edges[name].numpy(), np.inf)
-        return edges, getattr(self, self._counts(name)).cpu().numpy()
 
     def _keep(self, labels: Labels, **given: Scores) -> None:
         """Add a batch to the states."""
@@ -211,17 +209,6 @@ class TrialMetric(Metric):
         if not self.binned:
             kept = codes.detach().to(scores.device, torch.float64).flatten()
             self.labels.append(kept)  # type: ignore[union-attr]
-
-
-class _Bins(Classes):
-    """Classes whose trials are known up to the bins of a grid; each bin counts at its upper edge.
-
-    Columns are pairs: the upper edges, and the trials of each class (in code order) in each bin.
-    """
-
-    def _steps(self, column: str, members: tuple[TrialClass, ...]) -> Steps:
-        edges, counts = self.columns[column]
-        return Steps(edges, counts[list(members)].sum(axis=0))
 
 
 class ScoreMetric(TrialMetric):

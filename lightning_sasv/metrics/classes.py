@@ -26,7 +26,6 @@ from lightning_sasv.metrics.functional.cllr import cllr_of, hull_cllr, parts_of
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights, bayes_threshold, dcf_of
 from lightning_sasv.metrics.functional.eer import Convention, rate_of
 from lightning_sasv.metrics.functional.pav import hull
-from lightning_sasv.metrics.functional.points import Detection
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass
 
@@ -162,7 +161,7 @@ class Cllr(ScoreMetric):
         floor = 0.0 if self.part == "cllr" else hull_cllr(hull(*task.pooled))
         if self.part == "min":
             return floor
-        parts = parts_of(self._cost(task), floor)
+        parts = parts_of(cllr_of(task), floor)
         if math.isinf(parts.cllr):
             warnings.warn("Cllr is infinite: a target is -inf or another trial +inf", stacklevel=3)
         return parts.cllr if self.part == "cllr" else parts.calib
@@ -171,15 +170,9 @@ class Cllr(ScoreMetric):
         return "cllr" if self.part == "cllr" else f"cllr_{self.part}"
 
     def _class_losses(self) -> list[float]:
+        """Sums of the losses; those of nontargets are among those of spoofs."""
         false, missed = (float(loss) / math.log(2) for loss in self.losses)
         return [false, missed, 0.0]
-
-    def _cost(self, task: Detection) -> float:
-        if not self.binned:
-            return cllr_of(task)
-        positives, negatives = (int(counts[-1]) for counts in task.pooled)
-        false, missed = (float(loss) for loss in self.losses)
-        return (false / negatives + missed / positives) / 2 / math.log(2)
 
 
 class ADCF(ScoreMetric):
