@@ -11,7 +11,8 @@ from lightning_sasv import lazy
 
 if TYPE_CHECKING:
     from lightning_sasv.evaluation.claims import Verdict, referee
-    from lightning_sasv.evaluation.counted import CountedResults, merge
+    from lightning_sasv.evaluation.count import merge
+    from lightning_sasv.evaluation.counted import CountedResults
     from lightning_sasv.evaluation.deciding import Decisions, decide
     from lightning_sasv.evaluation.fusing import FusedResults, fuse
     from lightning_sasv.evaluation.results_table import Results
@@ -26,7 +27,8 @@ __getattr__ = lazy(
         "deciding": ["Decisions", "decide"],
         "fusing": ["FusedResults", "fuse"],
         "claims": ["Verdict", "referee"],
-        "counted": ["CountedResults", "merge"],
+        "count": ["merge"],
+        "counted": ["CountedResults"],
         "results_table": ["Results"],
         "run": ["evaluate"],
     },

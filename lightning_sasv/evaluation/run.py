@@ -11,7 +11,8 @@ from typing import Literal, TypeVar, Unpack
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Options, draw, draw_attacks
-from lightning_sasv.evaluation.counted import CountedResults, evaluate_counted, is_counted
+from lightning_sasv.evaluation.count import evaluate_counted, is_counted
+from lightning_sasv.evaluation.counted import CountedResults
 from lightning_sasv.evaluation.curves import write_figures
 from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
 from lightning_sasv.evaluation.results_table import Results

@@ -15,7 +15,7 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation import CountedResults, evaluate, merge
-from lightning_sasv.evaluation.counted import read_size
+from lightning_sasv.evaluation.count import read_size
 from lightning_sasv.files import sha256
 from lightning_sasv.scores import stream
 from lightning_sasv.scores.stream import scan
