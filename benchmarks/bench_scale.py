@@ -3,24 +3,26 @@
 Scores are simulated (fused scores of normal ASV and CM scores, 1,000 speakers, 13 attacks); both
 sides see the same trials in the same run, one thread, processor time. Claims: 1,000 replicates of
 seven metrics at least 8 times faster at 1 million trials and 50 times at 10 million, none outside
-its bounds, their cost from 1 to 10 million at most 2 times, one state whatever the order of shards.
+its bounds, their cost from 1 to 50 million at most 2 times, one state whatever the order of shards;
+50 million rows exact in 0.7 GB and twice the time of the way in memory.
 
-Run: ``python benchmarks/bench_scale.py [--large] [--file 50] [--billion]``. ``--large`` adds 10
-million trials (minutes), ``--file N`` a Parquet file of N million rows in both ways, ``--billion``
-10⁹ trials in 64 shards on two processes (``experiments/scale``).
+Run: ``python benchmarks/bench_scale.py [--large] [--file 50] [--key 10] [--scores FILE]``.
+``--large`` adds 10 million trials (minutes; the exact bootstrap from the slope between 39 and 79
+replicates) and our replicates of 50 million, ``--file N`` a Parquet file of N million rows in both
+ways, ``--key N`` a key of N million trials in the same and in another order, ``--scores FILE``
+scores of your own: replicates of speakers, and of speakers × attacks, against their bounds. 10⁹
+trials: ``experiments/scale``.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from threadpoolctl import threadpool_limits
 from lightning_sasv.counting import Counts
 from lightning_sasv.counting.state import Source, merged
 from lightning_sasv.metrics.bootstrap import bootstrap
+from lightning_sasv.scores import read_table
 
 SEVEN = ["sasv_eer", "sv_eer", "spf_eer", "min_a_dcf", "act_a_dcf", "cllr", "cllr_min"]
 SPEAKERS = np.array([f"s{k:04}" for k in range(1000)])
@@ -69,28 +72,55 @@ def timed(function: Callable[[], Any]) -> tuple[float, Any]:
 
 def replicates(size: int, n: int) -> float:
     """Both ways of 1,000 replicates, of which the exact one makes ``n``; seconds of ours."""
+    count(trials(3000)).bootstrap(SEVEN, "speaker", 39)  # what is imported once is not timed
     case = trials(size)
     speakers = SPEAKERS[case["speakers"]]
     seconds, counts = timed(lambda: count(case))
     ours, found = timed(lambda: counts.bootstrap(SEVEN, "speaker", 1000))
-    theirs, exact = timed(
-        lambda: bootstrap(SEVEN, {"sasv": case["scores"]}, case["labels"], speakers, n)
+    of = {"sasv": case["scores"]}, case["labels"], speakers
+    theirs, exact = timed(lambda: bootstrap(SEVEN, *of, n))
+    if n < 1000:  # what is done once must not be multiplied: only the slope is
+        longer, _ = timed(lambda: bootstrap(SEVEN, *of, 2 * n + 1))
+        theirs += (longer - theirs) / (n + 1) * (1000 - n)
+    outside = beyond(exact, found, n)
+    width = float((found["sasv_eer"].high_bounds - found["sasv_eer"].low_bounds).mean())
+    asked = 8 if size < 5_000_000 else 50
+    holds = theirs / ours >= asked and not outside and width <= 1e-4
+    print(
+        f"| {size:,} | {1e9 * seconds / size:.0f} ns | {ours:.2f} s | {theirs:.1f} s | "
+        f"{theirs / ours:.1f} (asked {asked}) | {outside} of {7 * n:,} | {width:.1e} | "
+        f"{'holds' if holds else 'FAILS'} |",
+        flush=True,
     )
-    theirs *= (1000 + 200) / (n + 200)  # values without each of 200 groups of speakers are made too
-    outside = sum(
+    return ours
+
+
+def beyond(exact: dict[str, Any], found: dict[str, Any], n: int) -> int:
+    """How many replicates of the exact bootstrap lie outside their bounds."""
+    return sum(
         int(np.sum(exact[name].replicates < one.low_bounds[:n] - 1e-12))
         + int(np.sum(exact[name].replicates > one.high_bounds[:n] + 1e-12))
         for name, one in found.items()
     )
-    width = float((found["sasv_eer"].high_bounds - found["sasv_eer"].low_bounds).mean())
-    asked = 8 if size < 5_000_000 else 50
-    verdict = "holds" if theirs / ours >= asked and not outside else "FAILS"
-    print(
-        f"| {size:,} | {1e9 * seconds / size:.0f} ns | {ours:.2f} s | {theirs:.1f} s | "
-        f"{theirs / ours:.1f} (asked {asked}) | {outside} of {7 * n:,} | {width:.1e} | {verdict} |",
-        flush=True,
-    )
-    return ours
+
+
+def own_scores(path: str) -> None:
+    """Replicates of scores in a file, by speaker and by speaker × attack, against their bounds."""
+    table = read_table(path)
+    fused = [name for name in table.score_columns if name.startswith("sasv_")]
+    scores = table.numbers(fused[0]) if fused else sum(map(table.numbers, table.score_columns))
+    labels, speakers, attacks = table.labels(), table.text("speaker"), table.text("attack")
+    counts = Counts()
+    counts.add(labels, speakers, attacks, sasv=scores)
+    for way, clusters in (("speaker", speakers), ("speaker-attack", (speakers, attacks))):
+        ours, found = timed(lambda way=way: counts.bootstrap(SEVEN, way, 1000))
+        theirs, exact = timed(
+            lambda clusters=clusters: bootstrap(SEVEN, {"sasv": scores}, labels, clusters, 1000)
+        )
+        print(
+            f"{len(table):,} trials by {way}: {beyond(exact, found, 1000)} of 7,000 replicates "
+            f"outside their bounds (asked 0); {ours:.2f} against {theirs:.2f} s"
+        )
 
 
 def digest(counts: Counts, folder: Path) -> str:
@@ -115,80 +145,102 @@ def orders(folder: Path) -> None:
     print(f"\n64 shards, ten orders and a tree: {len(found)} SHA-256 (asked 1)")
 
 
-WAYS = """
-import resource, sys, time
+PEAK = "int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) / 1e6"
+"""Gigabytes of a process; what getrusage says of it begins with the memory of its parent."""
+
+WAYS = f"""
+import sys, time
 from lightning_sasv.evaluation import evaluate
 start = time.process_time()
 found = evaluate(sys.argv[1], exact=sys.argv[2] == "true", ci="none")
 metrics = next(iter(found.metrics.values()))
-values = {name: getattr(one, "value", one) for name, one in metrics.items()}
-print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+values = {{name: getattr(one, "value", one) for name, one in metrics.items()}}
+print(time.process_time() - start, {PEAK})
 print(*(repr(float(values[name])) for name in ("sasv_eer", "sv_eer", "spf_eer", "min_a_dcf")))
 print(*(repr(float(values[name])) for name in ("cllr", "cllr_min")))
 """
 
 
 def file(millions: int, folder: Path) -> None:
-    """A Parquet file in both ways, each in a process of its own."""
-    path = folder / "scores.parquet"
-    parts = []
-    for seed in range(millions):
-        case = trials(1_000_000, seed)
-        words = np.array(["spoof", "target", "nontarget"])[case["labels"]]
-        parts.append(pl.DataFrame({"label": words, "sasv_score": case["scores"]}))
-    pl.concat(parts).write_parquet(path)
-    del parts
+    """A Parquet file in both ways, each in a process of its own, and the counted way of a fifth."""
+    paths = {part: folder / f"{part}.parquet" for part in (millions, max(millions // 5, 1))}
+    for part, path in paths.items():
+        write_rows(path, part)
     found = {}
     for way in ("true", "false"):
-        done = subprocess.run(
-            [sys.executable, "-c", WAYS, str(path), way], capture_output=True, text=True, check=True
-        )
-        first, *values = done.stdout.splitlines()
-        found[way] = [*map(float, first.split())], values
+        found[way] = evaluated(paths[millions], way)
         print(
             f"{millions} M rows, {'in memory' if way == 'true' else 'counted'}: "
-            f"{found[way][0][0]:.1f} s, {found[way][0][1]:.2f} GB"
+            f"{found[way][0]:.1f} s, {found[way][1]:.2f} GB",
+            flush=True,
         )
-    same = found["true"][1][0] == found["false"][1][0]
-    near = np.allclose(*([float(x) for x in found[way][1][1].split()] for way in found), atol=1e-12)
-    ratio, memory = found["false"][0][0] / found["true"][0][0], found["false"][0][1]
+    few = min(paths)
+    less = evaluated(paths[few], "false")
+    same = found["true"][2] == found["false"][2]
+    near = np.allclose(*([float(x) for x in found[way][3].split()] for way in found), atol=1e-12)
+    seconds, memory = found["false"][:2]
     print(
         f"EERs and min a-DCF equal to the bit: {same}; Cllr, Cllr_min within 1e-12: {near}; "
-        f"{ratio:.1f} times the time (asked 2), {memory:.2f} GB (asked 0.7)"
+        f"{seconds / found['true'][0]:.1f} times the time (asked 2), {memory:.2f} GB (asked 0.7); "
+        f"from {few} to {millions} M rows {seconds / less[0]:.1f} times the time (asked 5.5)"
     )
 
 
-def shard(number: int, size: int, folder: str) -> float:
-    """Count one shard of the billion; gigabytes of memory."""
-    counts: Counts | None = None
-    for part in range(0, size, 1 << 18):
-        case = trials(min(1 << 18, size - part), number * 10_000 + part // (1 << 18))
-        one = count(case, attacks=True)
-        counts = one if counts is None else counts.merge(one)
-    assert counts is not None
-    counts.sources.append(Source(f"shard {number}", size))
-    counts.save(Path(folder) / f"{number}.counts.safetensors")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+def write_rows(path: Path, millions: int) -> None:
+    """A Parquet file of labels and scores, a million rows at a time."""
+    words = pl.Series(["spoof", "target", "nontarget"])
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for seed in range(millions):
+            case = trials(1_000_000, seed)
+            yield pl.DataFrame({"label": words[case["labels"]], "sasv_score": case["scores"]})
+
+    pl.concat([frame.lazy() for frame in frames()]).sink_parquet(path)
 
 
-def billion(folder: Path, size: int = 10**9) -> None:
-    """10⁹ trials in 64 shards on two processes, merged, with crossed replicates."""
-    start = time.time()
-    with ProcessPoolExecutor(2) as pool:
-        memory = max(pool.map(shard, range(64), [size // 64] * 64, [str(folder)] * 64))
-    made = time.time()
-    whole = merged(Counts.load(path) for path in sorted(folder.glob("*.counts.safetensors")))
-    merged_at = time.time()
-    found = whole.bootstrap(SEVEN, "speaker-attack", 1000)
-    end = time.time()
-    print(
-        f"{sum(whole.trials.values()):,} trials: made and counted {made - start:.0f} s, merged "
-        f"{merged_at - made:.0f} s, 1,000 replicates {end - merged_at:.0f} s, together "
-        f"{end - start:.0f} s (asked 200); {memory:.2f} GB a process (asked 0.8)"
+def evaluated(path: Path, way: str) -> tuple[float, float, str, str]:
+    """Processor seconds, gigabytes, EERs with the a-DCF, and Cllrs of a file in one way."""
+    command = [sys.executable, "-c", WAYS, str(path), way]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, rates, sums = done.stdout.splitlines()
+    seconds, memory = map(float, first.split())
+    return seconds, memory, rates, sums
+
+
+KEYED = f"""
+import sys, time
+from lightning_sasv.scores.spool import Space
+from lightning_sasv.scores import scan
+start = time.process_time()
+rows = sum(map(len, scan("scores.parquet", sys.argv[1], space=Space(float(sys.argv[2])))))
+print(rows, time.process_time() - start, {PEAK})
+"""
+
+
+def key(millions: int, folder: Path) -> None:
+    """Labels of a key in the order of the scores, in another one, and in ranges on disk."""
+    rng, rows = np.random.default_rng(0), millions * 1_000_000
+    frame = pl.DataFrame(
+        {
+            "speaker": pl.Series(SPEAKERS)[rng.integers(0, SPEAKERS.size, rows)],
+            "utterance": pl.int_range(rows, eager=True).cast(pl.String).str.zfill(9),
+            "label": pl.Series(["target", "nontarget", "spoof"])[rng.integers(0, 3, rows)],
+        }
     )
-    for name, one in whole.metrics(names=SEVEN).items():
-        ends = found[name]
-        print(f"{name}: {one.low:.8f} to {one.high:.8f} [{ends.low:.6f}, {ends.high:.6f}]")
+    scores = pl.Series("sasv_score", rng.normal(size=rows))
+    frame.drop("label").with_columns(scores).write_parquet(folder / "scores.parquet")
+    frame.write_parquet(folder / "key.parquet")
+    frame.sample(rows, shuffle=True, seed=0).write_parquet(folder / "other.parquet")
+    del frame, scores
+    for name, memory, what in (
+        ("key", "inf", "same order"),
+        ("other", "inf", "another order, in memory"),
+        ("other", "1e9", "another order, on disk"),
+    ):
+        command = [sys.executable, "-c", KEYED, f"{name}.parquet", memory]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+        found, seconds, size = map(float, done.stdout.split())
+        print(f"key of {found:,.0f} trials, {what}: {seconds:.1f} s, {size:.2f} GB")
 
 
 def main() -> None:
@@ -196,15 +248,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--large", action="store_true", help="also 10 million trials")
     parser.add_argument("--file", type=int, default=0, help="a file of so many million rows")
-    parser.add_argument("--billion", action="store_true", help="10⁹ trials")
+    parser.add_argument("--key", type=int, default=0, help="a key of so many million trials")
+    parser.add_argument("--scores", help="a score file with speakers and attacks")
     wanted = parser.parse_args()
     with threadpool_limits(1), tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        if wanted.billion:
-            billion(folder)
-            return
-        if wanted.file:
-            file(wanted.file, folder)
+        if wanted.file or wanted.key or wanted.scores:
+            if wanted.scores:
+                own_scores(wanted.scores)
+            if wanted.file:
+                file(wanted.file, folder)
+            if wanted.key:
+                key(wanted.key, folder)
             return
         print(
             "| trials | counting | counts: 1,000 replicates | exact bootstrap | ratio | outside "
@@ -212,8 +267,11 @@ def main() -> None:
         )
         first = replicates(1_000_000, 1000)
         if wanted.large:
-            last = replicates(10_000_000, 20)
-            print(f"\nreplicates alone, 1 to 10 million: {last / first:.2f} times (asked 2)")
+            replicates(10_000_000, 39)
+            parts = (count(trials(10_000_000, seed)) for seed in range(5))
+            many = merged(parts)
+            last, _ = timed(lambda: many.bootstrap(SEVEN, "speaker", 1000))
+            print(f"\nreplicates alone, 1 to 50 million: {last / first:.2f} times (asked 2)")
         orders(folder)
 
 

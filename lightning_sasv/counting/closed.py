@@ -25,10 +25,11 @@ from lightning_sasv.metrics.functional.dcf import (
     normaliser,
 )
 from lightning_sasv.metrics.functional.eer import Convention
-from lightning_sasv.metrics.functional.pav import pooled
+from lightning_sasv.metrics.functional.pav import FEW, pooled
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TASKS, TrialClass
 
+_MANY = 30
 Ends: TypeAlias = tuple[Floats, Floats, Floats]
 """Value on the grid, least and greatest value of each replicate."""
 
@@ -125,17 +126,18 @@ def cllr_mins(positive: Floats, negative: Floats) -> Ends:
     p, n = (np.diff(part, axis=1) / part[:, -1:] for part in (positive, negative))
     none = np.zeros((len(p), 1))
     corners = np.hstack([none, p]), np.hstack([n, none])
+    few = FEW if len(p) < _MANY else 0  # many replicates are worth the import
     for found, (x, y) in ((high, (p, n)), (low, corners)):
         for k in np.flatnonzero(positive[:, -1] * negative[:, -1]):
-            found[k] = _pooled_cllr(x[k], y[k])
+            found[k] = _pooled_cllr(x[k], y[k], few)
     return high, low, high
 
 
-def _pooled_cllr(x: Floats, y: Floats) -> float:
+def _pooled_cllr(x: Floats, y: Floats, few: int) -> float:
     """Cllr of pools, from the shares of both classes in bins."""
     some = np.flatnonzero(x + y)
     x, y = x[some], y[some]
-    begin = pooled(x, y)[:-1]
+    begin = pooled(x, y, few)[:-1]
     x, y = np.add.reduceat(x, begin), np.add.reduceat(y, begin)
     mixed = np.flatnonzero(x * y)
     return cllr_of_shares(x[mixed], y[mixed])

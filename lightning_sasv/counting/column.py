@@ -7,31 +7,34 @@ a whole number: the state does not depend on the order of the trials, nor on how
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import mmap
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats, blocks
+from lightning_sasv.counting.sums import Sums
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.grid import Grid
 from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.trials import TASKS, TrialClass
 
 Whole = NDArray[np.integer]
+Cells: TypeAlias = tuple[Index, Index, Whole]
+"""Row, number of the bin and trials of cells that are occupied."""
 
 FINE = 14
 """Bits of the grid on which classes are counted without their clusters."""
-UNIT = 1 << 40
-"""Losses are kept in whole numbers of 1/UNIT nats."""
+_LATER = 64
+"""Blocks of trials that wait to be counted by row: by then the grid is hardly too fine any more,
+and few trials never take a table of all rows and bins."""
+_ROWS = 512
+"""Rows whose counts are looked at together."""
 MOST_BINS = 4096
 """More occupied bins by row than this make the grid coarser, as far as it may become."""
-_LARGE = float(1 << 17)
-"""Larger losses are added as Python's integers, which do not overflow."""
 
 
 class Column:
@@ -45,19 +48,27 @@ class Column:
     Attributes:
         bits: Of the grid by row: as many as leave it :data:`MOST_BINS` occupied bins, or the least.
             Thus a function of the trials, whatever their order.
+        sums: Losses and rejected trials of each row.
     """
 
     def __init__(self, name: str, least: int, cuts: Sequence[float]) -> None:
         if not 0 <= least <= FINE:
             raise InputError(f"a grid has from 0 to {FINE} bits, got {least}")
-        self.name, self.least, self.bits, self.cuts = name, least, FINE, tuple(cuts)
+        self.name, self.least, self.bits, self.sums = name, least, FINE, Sums(cuts)
         self._bins, self._fine_bins = Places(self.grid.size), Places(self.fine_grid.size)
         self._coarse: Index = np.empty(0, np.intp)  # place of each occupied fine bin
         self._counts: Whole = np.zeros((0, 0), np.int32)
         self._fine: NDArray[np.int64] = np.zeros((3, 0), np.int64)
-        self._sums = np.zeros((0, 3 + len(self.cuts)), np.int64)  # whole, rest, infinite, rejected
-        self._huge: dict[int, int] = {}
         self._trials = 0
+        self._waiting: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []  # rows, fine places
+        self._given: list[Cells] = []
+        codes = [int(code) for code in TASKS[name].positive]
+        self._positive = np.isin(np.arange(len(TrialClass)), codes)
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Thresholds at which the counts are exact."""
+        return self.sums.cuts
 
     @property
     def bins(self) -> Index:
@@ -86,25 +97,8 @@ class Column:
 
     def counts(self, rows: int) -> Whole:
         """Trials of each row in each occupied bin."""
-        self._reserve(rows, self.bins.size)
+        self._count(rows)
         return self._counts[:rows, : self.bins.size]
-
-    def rejected(self, rows: int) -> NDArray[np.int64]:
-        """Trials of each row that each cut rejects."""
-        self._reserve(rows, self.bins.size)
-        return self._sums[:rows, 3:]
-
-    def infinite(self, rows: int) -> NDArray[np.int64]:
-        """Trials of each row whose loss is infinite."""
-        self._reserve(rows, self.bins.size)
-        return self._sums[:rows, 2]
-
-    def losses(self, rows: int) -> list[int]:
-        """Sum of the finite losses of each row, in 1/UNIT nats."""
-        self._reserve(rows, self.bins.size)
-        whole, rest = self._sums[:rows, 0].tolist(), self._sums[:rows, 1].tolist()
-        pairs = enumerate(zip(whole, rest, strict=True))
-        return [a * UNIT + b + self._huge.get(row, 0) for row, (a, b) in pairs]
 
     def add(self, rows: Index, codes: Codes, scores: Floats) -> None:
         """Count some trials.
@@ -114,161 +108,130 @@ class Column:
             codes: Class of each.
             scores: Score of each; none is NaN.
         """
-        self._trials += scores.size
-        if self._trials > np.iinfo(np.int32).max and self._counts.dtype == np.int32:
-            self._counts = self._counts.astype(np.int64)
+        self._expect(scores.size)
         most = int(rows.max(initial=-1)) + 1
-        positive = np.isin(codes, [int(code) for code in TASKS[self.name].positive])
         for block in blocks(scores.size):
-            self._add(rows[block], codes[block], scores[block], positive[block], most)
+            fine = self._places(self.fine_grid.bins(scores[block]))
+            self._waiting.append((rows[block].astype(np.int32), fine.astype(np.int32)))
+            fine += np.multiply(codes[block], self._fine.shape[1], dtype=np.intp)
+            np.add.at(self._fine.reshape(-1), fine, np.int64(1))
+            positive = self._positive.take(codes[block])
+            self.sums.add(rows[block], scores[block], positive, most)
+            if len(self._waiting) >= _LATER:
+                self._count(most)
 
-    def _add(
-        self,
-        rows: Index,
-        codes: Codes,
-        scores: Floats,
-        positive: NDArray[np.bool_],
-        most: int,
-    ) -> None:
-        bins = self.fine_grid.bins(scores)
-        fine = self._places(bins)
-        self._reserve(most, self.bins.size)
+    def _count(self, rows: int) -> None:
+        """Make room for so many rows at least, and count the trials that wait."""
+        known: list[Whole] = [one[0] for one in (*self._waiting, *self._given)]
+        rows = max([rows, *(int(own.max(initial=-1)) + 1 for own in known)])
+        self._counts = _with_room(self._counts, (rows, self.bins.size))
         one = self._counts.dtype.type(1)  # a plain 1 takes numpy's slow path
-        np.add.at(self._counts.reshape(-1), rows * self._counts.shape[1] + self._coarse[fine], one)
-        fine += codes.astype(np.intp) * self._fine.shape[1]
-        np.add.at(self._fine.reshape(-1), fine, np.int64(1))
-        for number, cut in enumerate(self.cuts):
-            below = np.bincount(rows[scores <= cut], minlength=most)
-            self._sums[:most, 3 + number] += below
-        self._add_losses(rows, np.where(positive, -scores, scores), most)
+        for own, fine in self._waiting:
+            cells = np.multiply(own, self._counts.shape[1], dtype=np.intp)
+            cells += self._coarse.take(fine)
+            np.add.at(self._counts.reshape(-1), cells, one)
+        given, self._waiting, self._given = self._given, [], []
+        self._take(given, np.arange(rows), np.arange(self.bins.size))
 
-    def _add_losses(self, rows: Index, scores: Floats, most: int) -> None:
-        """Add log(1 + e^s) of each trial to the sums of its row."""
-        with np.errstate(invalid="ignore"):
-            losses = np.log1p(np.exp(-np.abs(scores)))
-            losses += np.maximum(scores, 0.0)
-        odd = losses > _LARGE
-        if odd.any():
-            for row, loss in zip(rows[odd].tolist(), losses[odd].tolist(), strict=True):
-                if math.isinf(loss):
-                    self._sums[row, 2] += 1
-                else:
-                    self._huge[row] = self._huge.get(row, 0) + int(Fraction(loss) * UNIT)
-            losses = np.where(odd, 0.0, losses)
-        whole = np.floor(losses)
-        np.add.at(self._sums[:, 0], rows, whole.astype(np.int64))
-        rest = np.rint((losses - whole) * UNIT).astype(np.int64)
-        np.add.at(self._sums[:, 1], rows, rest)
-        part = self._sums[:most]
-        part[:, 0] += part[:, 1] // UNIT
-        part[:, 1] %= UNIT
+    def _expect(self, trials: int) -> None:
+        """So many trials come: cells that could overflow are widened."""
+        self._trials += trials
+        if self._trials > np.iinfo(np.int32).max:
+            self._counts = self._counts.astype(np.int64, copy=False)
 
     def _places(self, bins: Index) -> Index:
         """Place of each bin of the fine grid, with a place for those that are new."""
         places = self._fine_bins.of(bins)
-        unknown = np.flatnonzero(places < 0)
-        if unknown.size:
-            new = np.unique(bins[unknown])
+        if places.min(initial=0) < 0:
+            new = _distinct(bins[places < 0])
             self._fine_bins.add(new)
             coarse = _moved(new, self.fine_grid, self.grid)
             known = self._bins.of(coarse)
-            self._bins.add(np.unique(coarse[known < 0]))
+            self._bins.add(_distinct(coarse[known < 0]))
             self._coarse = np.append(self._coarse, self._bins.of(coarse))
             self._fine = _with_room(self._fine, (3, self.fine_bins.size))
-            while self.bins.size > MOST_BINS and self.bits > self.least:
-                self.coarsen(self.bits - 1)
+            if self.bins.size > MOST_BINS and self.bits > self.least:
+                self.coarsen(self._few())
             places = self._fine_bins.of(bins)
         return places
+
+    def _few(self) -> int:
+        """Most bits that leave few enough bins occupied, if there are any."""
+        for bits in range(self.bits - 1, self.least, -1):
+            if _distinct(_moved(self.fine_bins, self.fine_grid, Grid(bits))).size <= MOST_BINS:
+                return bits
+        return self.least
 
     def coarsen(self, bits: int) -> None:
         """Join bins by row, so that at most so many bits are told apart."""
         if bits >= self.bits:
             return
-        before, self.bits = self.grid, bits
-        moved, counts = _moved(self.bins, before, self.grid), self._counts[:, : self.bins.size]
-        places = moved[: counts.shape[1]]  # bins that were just seen have no counts yet
-        self._bins, self._counts = Places(self.grid.size), np.zeros((0, 0), counts.dtype)
-        self._bins.add(np.unique(moved))
-        self._reserve(counts.shape[0], self.bins.size)
-        if places.size:
-            order = np.argsort(places)
-            first = np.flatnonzero(np.diff(places[order], prepend=-1))
-            at = self._bins.of(places[order][first])
-            self._counts[: counts.shape[0], at] = np.add.reduceat(counts[:, order], first, axis=1)
-        coarse = _moved(self.fine_bins, self.fine_grid, self.grid)
-        self._coarse = self._bins.of(coarse)
+        before, counts, self.bits = self.grid, self._counts, bits
+        moved = _moved(self.bins, before, self.grid)
+        self._bins = Places(self.grid.size)
+        self._bins.add(_distinct(moved))
+        self._coarse = self._bins.of(_moved(self.fine_bins, self.fine_grid, self.grid))
+        places, rows = self._bins.of(moved), counts.shape[0]
+        self._given = [(own, places[bins], trials) for own, bins, trials in self._given]
+        self._counts = _with_room(np.zeros((0, 0), counts.dtype), (rows, self.bins.size))
+        self._take(_occupied(counts), np.arange(rows), places)
+
+    def _cells(self) -> Iterator[Cells]:
+        """All cells that are occupied and do not wait."""
+        yield from self._given
+        yield from _occupied(self._counts)
+
+    def _take(self, cells: Iterable[Cells], rows: Index, places: Index) -> None:
+        """Add cells, whose rows and bins have these numbers here."""
+        width, flat = self._counts.shape[1], self._counts.reshape(-1)
+        for own, bins, trials in cells:
+            np.add.at(flat, rows[own] * width + places[bins], trials.astype(flat.dtype))
 
     def merge(self, other: Column, rows: Index) -> None:
         """Add the counts of another column, whose rows have these numbers here."""
         self.least = min(self.least, other.least)
         self.coarsen(other.bits)
         at = self._places(other.fine_bins)
-        if other.bits > self.bits:
-            other = other.copy()
-            other.coarsen(self.bits)
-        self._trials += other._trials
-        if self._trials > np.iinfo(np.int32).max:
-            self._counts = self._counts.astype(np.int64)
+        self._expect(other._trials)
         self._fine[:, at] += other.fine
-        most = int(rows.max(initial=-1)) + 1
-        self._reserve(most, self.bins.size)
-        counts = other.counts(rows.size)
-        own, bins = np.nonzero(counts)
-        cells = rows[own], self._bins.of(other.bins)[bins]
-        self._counts[cells] += counts[own, bins].astype(self._counts.dtype)
-        kept = [(k, other.cuts.index(cut)) for k, cut in enumerate(self.cuts) if cut in other.cuts]
-        mine = np.array([0, 1, 2, *(3 + k for k, _ in kept)])
-        theirs = [0, 1, 2, *(3 + k for _, k in kept)]
-        other._reserve(rows.size, other.bins.size)
-        self._sums[np.ix_(rows, mine)] += other._sums[: rows.size, theirs]
-        self._sums[:, 0] += self._sums[:, 1] // UNIT
-        self._sums[:, 1] %= UNIT
-        self._sums = self._sums[:, mine]
-        self.cuts = tuple(self.cuts[k] for k, _ in kept)
-        for row, loss in other._huge.items():
-            number = int(rows[row])
-            self._huge[number] = self._huge.get(number, 0) + loss
+        if other._waiting:
+            other._count(rows.size)
+        self._count(int(rows.max(initial=-1)) + 1)
+        self._take(other._cells(), rows, self._bins.of(_moved(other.bins, other.grid, self.grid)))
+        self.sums.merge(other.sums, rows)
 
-    def restore(
-        self,
-        bins: Index,
-        counts: Whole,
-        fine_bins: Index,
-        fine: NDArray[np.int64],
-        sums: NDArray[np.int64],
-        huge: dict[int, int],
-    ) -> None:
+    def restore(self, bins: Index, cells: Cells, fine_bins: Index, fine: NDArray[np.int64]) -> None:
         """Take over counts of the grids that this column has.
 
         Args:
             bins: Occupied bins.
-            counts: Trials of each row in each of them.
+            cells: Row, number of the bin and trials of each cell that is occupied.
             fine_bins: Occupied bins of the fine grid.
             fine: Trials of each class in each of them.
-            sums: Of each row: two limbs of its losses, infinite ones, rejected trials at the cuts.
-            huge: Losses of rows that no limbs hold.
         """
         self._bins.add(bins)
         self._places(fine_bins)
         if self.bins.size != bins.size:
             raise ValueError("the bins of rows and classes differ")
-        self._fine, self._sums, self._huge = fine, sums, huge
-        self._trials = int(fine.sum())
-        wide = self._trials > np.iinfo(np.int32).max
-        self._counts = counts.astype(np.int64 if wide else np.int32)
+        self._fine, self._given = fine, [cells]
+        self._expect(int(fine.sum()))
+
+    def trials_of(self, codes: Codes) -> list[int]:
+        """Trials of the rows of each class, without a table of all cells."""
+        totals = np.zeros(len(TrialClass), np.int64)
+        for own, _, trials in self._cells():
+            np.add.at(totals, codes[own].astype(np.intp), trials.astype(np.int64))
+        return [int(total) for total in totals]
 
     def copy(self) -> Column:
         """The same counts, apart."""
         return deepcopy(self)
 
-    def _reserve(self, rows: int, bins: int) -> None:
-        """Make room for so many rows and bins."""
-        self._counts = _with_room(self._counts, (rows, bins))
-        self._sums = _with_room(self._sums, (self._counts.shape[0], self._sums.shape[1]))
-
 
 class Places:
     """Numbers of what occurs, in the order in which it was seen.
+
+    The table of all values is mapped, but takes memory only where something occurs.
 
     Args:
         size: All values are below it.
@@ -279,16 +242,39 @@ class Places:
 
     def __init__(self, size: int) -> None:
         self.known: Index = np.empty(0, np.intp)
-        self._table: NDArray[np.int32] = np.full(size, -1, np.int32)
+        room = mmap.mmap(-1, 4 * size)
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):  # of which one would hold a whole table
+            room.madvise(mmap.MADV_NOHUGEPAGE)
+        self._table: NDArray[np.int32] = np.frombuffer(room, np.int32)  # the number + 1
 
     def of(self, values: Index) -> Index:
         """The place of each value; -1 where it has none."""
-        return self._table[values].astype(np.intp)
+        return np.subtract(self._table.take(values), 1, dtype=np.intp)
 
     def add(self, values: Index) -> None:
         """Give a place to values that have none."""
-        self._table[values] = np.arange(self.known.size, self.known.size + values.size)
+        size = self.known.size
+        self._table[values] = np.arange(size + 1, size + 1 + values.size)
         self.known = np.append(self.known, values)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Places:
+        other = Places(self._table.size)
+        other.add(self.known)
+        return other
+
+
+def _distinct(values: Index) -> Index:
+    """What occurs, in ascending order; numpy's ``unique`` hashes, which is slower here."""
+    ordered = np.sort(values)
+    return ordered[np.diff(ordered, prepend=-1) > 0]
+
+
+def _occupied(counts: Whole) -> Iterator[Cells]:
+    """The cells of a table that are occupied, of few rows at a time."""
+    for start in range(0, counts.shape[0], _ROWS):
+        own, bins = np.nonzero(counts[start : start + _ROWS])
+        if own.size:
+            yield start + own, bins, counts[start + own, bins]
 
 
 def _with_room(array: Whole, shape: tuple[int, int]) -> Any:

@@ -9,6 +9,7 @@ limbs. What a header claims is compared with the bytes of the file before anythi
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,21 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from lightning_sasv import __version__
-from lightning_sasv.counting.column import FINE, UNIT, Column
-from lightning_sasv.counting.state import COLUMNS, Counts, Row, Source
+from lightning_sasv.counting.column import FINE, Column
+from lightning_sasv.counting.rows import Row
+from lightning_sasv.counting.state import COLUMNS, Counts, Source
+from lightning_sasv.counting.sums import UNIT
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.limits import Limit, parse_json
+from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
 from lightning_sasv.metrics.functional.grid import Grid
 
 FORMAT = "lightning_sasv.counts/1"
 SUFFIX = ".counts.safetensors"
 _HEADER = "counts"
 _LIMB = 1 << 62
+_ROWS = 512
 _CELLS = Limit(1_000_000_000, "cells of counts")
 _DAMAGE = (KeyError, TypeError, ValueError, OverflowError, SafetensorError, OSError, InputError)
 
@@ -94,8 +99,10 @@ def load_counts(path: str | Path) -> Counts:
 def _packed(column: Column, order: NDArray[np.intp]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Facts and arrays of a column, rows in a given order."""
     rows, bins, fine = order.size, np.argsort(column.bins), np.argsort(column.fine_bins)
-    counts = column.counts(rows)[np.ix_(order, bins)]
-    losses = [column.losses(rows)[number] for number in order]
+    counts = column.counts(rows)
+    parts = (counts[np.ix_(order[at : at + _ROWS], bins)] for at in range(0, rows, _ROWS))
+    sums = column.sums.losses(rows)
+    losses = [sums[number] for number in order.tolist()]
     huge = {str(row): str(loss) for row, loss in enumerate(losses) if loss // UNIT >= _LIMB}
     limbs = [(0, 0) if str(row) in huge else divmod(loss, UNIT) for row, loss in enumerate(losses)]
     facts = {
@@ -107,11 +114,11 @@ def _packed(column: Column, order: NDArray[np.intp]) -> tuple[dict[str, Any], di
     arrays = {
         "bins": column.bins[bins].astype(np.uint32),
         "limbs": np.array(limbs, np.int64).reshape(rows, 2),
-        "infinite": column.infinite(rows)[order],
-        "rejected": np.ascontiguousarray(column.rejected(rows)[order]),
-        **_sparse("counts", counts),
+        "infinite": column.sums.infinite(rows)[order],
+        "rejected": np.ascontiguousarray(column.sums.rejected(rows)[order]),
+        **_sparse("counts", parts),
         "fine.bins": column.fine_bins[fine].astype(np.uint32),
-        **_sparse("fine", column.fine[:, fine]),
+        **_sparse("fine", [column.fine[:, fine]]),
     }
     return facts, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
@@ -121,15 +128,19 @@ def _unpacked(header: dict[str, Any], tensors: dict[str, Any], path: Path) -> Co
         raise InputError(f"unknown columns {sorted(header['columns'])}")
     counts = Counts(tuple(header["columns"]))
     rows = [Row(str(speaker), int(code), str(attack)) for speaker, code, attack in header["rows"]]
-    if {row.code for row in rows} - {0, 1, 2} or len(set(rows)) < len(rows):
-        raise InputError("a row is no class of trials, or there twice")
+    if any(row.code not in (0, 1, 2) or (row.code and row.attack != NOT_CLUSTERED) for row in rows):
+        raise InputError("a row is no class of trials")
+    if len(set(rows)) < len(rows):
+        raise InputError("a row is there twice")
     counts.adopt(rows)
     counts.sources = [
         Source(str(name), int(n), int(size), int(ids)) for name, n, size, ids in header["sources"]
     ]
     for name, facts in header["columns"].items():
         own = {key.partition(".")[2]: value for key, value in tensors.items() if _of(key, name)}
-        counts.columns[name] = _column(name, facts, own, len(rows), path)
+        column = counts.columns[name] = _column(name, facts, own, len(rows), path)
+        if column.trials_of(counts.codes) != column.fine.sum(axis=1).tolist():
+            raise InputError(f"{name}: rows and classes do not have the same trials")
     if counts.trials != header["trials"]:
         raise InputError(f"it holds {counts.trials}, but says {header['trials']}")
     return counts
@@ -149,21 +160,17 @@ def _column(
     column.coarsen(bits)
     bins = _bins(arrays["bins"], column.grid)
     fine = _bins(arrays["fine.bins"], column.fine_grid)
-    column.restore(
-        bins,
-        _dense(arrays, "counts", (rows, bins.size), path),
-        fine,
-        _dense(arrays, "fine", (3, fine.size), path),
-        np.concatenate(
-            [
-                _shaped(arrays["limbs"], (rows, 2)),
-                _shaped(arrays["infinite"][:, None], (rows, 1)),
-                _shaped(arrays["rejected"], (rows, len(column.cuts))),
-            ],
-            axis=1,
-        ),
-        {int(row): int(loss) for row, loss in facts["huge"].items() if int(row) < rows},
-    )
+    classes = np.zeros((3, fine.size), np.int64)
+    codes, places, trials = _occupied(arrays, "fine", classes.shape, path)
+    classes[codes, places] = trials
+    column.restore(bins, _occupied(arrays, "counts", (rows, bins.size), path), fine, classes)
+    sums = [
+        _shaped(arrays["limbs"], (rows, 2)),
+        _shaped(arrays["infinite"][:, None], (rows, 1)),
+        _shaped(arrays["rejected"], (rows, len(column.cuts))),
+    ]
+    huge = {int(row): int(loss) for row, loss in facts["huge"].items() if int(row) < rows}
+    column.sums.restore(np.concatenate(sums, axis=1), huge)
     return column
 
 
@@ -181,27 +188,35 @@ def _shaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
     return array
 
 
-def _sparse(name: str, counts: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Occupied cells as gaps, and their counts."""
-    flat = counts.reshape(-1)
-    cells = np.flatnonzero(flat)
-    gaps = np.diff(cells, prepend=0)
-    found = flat[cells]
+def _sparse(name: str, parts: Iterable[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Occupied cells as gaps, and their counts, of some rows after the others."""
+    every: list[tuple[NDArray[Any], NDArray[Any]]] = [
+        (np.empty(0, np.uint32), np.empty(0, np.uint8))
+    ]
+    start, last = 0, 0
+    for part in parts:
+        cells = np.flatnonzero(part)
+        trials, gaps = part.reshape(-1)[cells], np.diff(cells, prepend=last - start)
+        wide = np.uint32 if int(gaps.max(initial=0)) <= np.iinfo(np.uint32).max else np.uint64
+        every.append((gaps.astype(wide), trials))
+        last = start + int(cells[-1]) if cells.size else last
+        start += part.size
+    gaps, found = (np.concatenate(one) for one in zip(*every, strict=True))
     kind = np.min_scalar_type(int(found.max(initial=0)))
-    wide = np.uint32 if int(gaps.max(initial=0)) <= np.iinfo(np.uint32).max else np.uint64
-    return {f"{name}.cells": gaps.astype(wide), f"{name}.trials": found.astype(kind)}
+    return {f"{name}.cells": gaps, f"{name}.trials": found.astype(kind)}
 
 
-def _dense(
-    arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...], path: Path
-) -> NDArray[np.int64]:
-    """Counts of all cells from those that are occupied."""
+def _occupied(
+    arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, int], path: Path
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
+    """Row, column and trials of the cells that are occupied."""
     gaps, found = arrays[f"{name}.cells"], arrays[f"{name}.trials"]
     if gaps.dtype.kind != "u" or found.dtype.kind != "u" or gaps.shape != found.shape:
         raise InputError(f"{name}: cells and counts differ")
     if float(gaps.sum(dtype=np.float64)) >= float(np.prod(shape)) and gaps.size:
         raise InputError(f"{name}: cells beyond the grid")
+    if gaps[1:].size and not gaps[1:].min():
+        raise InputError(f"{name}: a cell is there twice")
     _CELLS.check(path, float(np.prod(shape)))
-    dense = np.zeros(int(np.prod(shape)), np.int64)
-    dense[np.cumsum(gaps.astype(np.int64))] = found.astype(np.int64)
-    return dense.reshape(shape)
+    rows, columns = np.divmod(np.cumsum(gaps.astype(np.intp)), max(shape[1], 1))
+    return rows, columns, found.astype(np.int64)

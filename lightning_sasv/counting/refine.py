@@ -14,33 +14,19 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightning_sasv.checks import (
-    EmptyClassError,
-    Floats,
-    UndefinedMetricError,
-    as_labels,
-    as_scores,
-)
+from lightning_sasv.checks import EmptyClassError, Floats, UndefinedMetricError
+from lightning_sasv.counting.gathered import Gathered, Mask, gather
 from lightning_sasv.counting.views import view_of
-from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.bounds import (
-    Binned,
-    BinnedClasses,
-    Bounded,
-    View,
-    available,
-    bounded,
-    cheaper_tandems,
-    crossing_bins,
-)
+from lightning_sasv.metrics.binned import Binned, BinnedClasses, Bounded, View
+from lightning_sasv.metrics.bounds import available, bounded, crossing_bins
 from lightning_sasv.metrics.functional.cllr import negative_loss, positive_loss
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights
 from lightning_sasv.metrics.functional.pav import hull, may_dip
 from lightning_sasv.metrics.functional.points import Steps
 from lightning_sasv.metrics.functional.tandem import Tandem, curves_at, path_bounds
 from lightning_sasv.metrics.registry import METRICS, Settings
+from lightning_sasv.metrics.tandem_bounds import cheaper_tandems
 from lightning_sasv.trials import TASKS, TrialClass
 
 if TYPE_CHECKING:
@@ -51,9 +37,6 @@ LARGE = 100_000_000
 
 MANY = 1_000_000
 """Above so many the t-EER's closest point is a bound where no concurrent point exists."""
-
-Mask = NDArray[np.bool_]
-_EMPTY, _OCCUPIED, _WANTED = np.int8(0), np.int8(1), np.int8(2)
 
 
 def refined(
@@ -85,7 +68,7 @@ def refined(
     left = {"cllr_": size > LARGE and not everything, "t_eer_closest": size > MANY}
     refine = [name for name in before if not any(left[word] for word in left if word in name)]
     masks = _masks(views, settings, [name for name in refine if not before[name].exact])
-    trials = _collect(counts, views, masks, batches)
+    trials = gather(counts, views, masks, batches)
     classes = RefinedClasses(views, masks, trials)
     found = {}
     for name, one in before.items():
@@ -109,19 +92,18 @@ class RefinedClasses(BinnedClasses):
         self,
         views: Mapping[str, View],
         masks: Mapping[str, Mask],
-        trials: Mapping[str, tuple[Floats, NDArray[np.int8]]],
+        trials: Mapping[str, Gathered],
     ) -> None:
         super().__init__(views, "ties")
         self._masks, self._trials = masks, trials
 
     def _steps(self, column: str, members: tuple[TrialClass, ...]) -> Steps:
         view, codes = self.views[column], [int(member) for member in members]
-        scores, classes = self._trials[column]
-        own = scores[np.isin(classes, codes)]
+        own, times = self._trials[column].of(codes)
         counts = np.where(self._masks[column], 0, view.counts[codes].sum(axis=0))
         kept = np.flatnonzero(counts)
         values = np.concatenate([own, view.edges[kept]])
-        weights = np.concatenate([np.ones(own.size, np.int64), counts[kept]])
+        weights = np.concatenate([times, counts[kept]])
         order = np.argsort(values, kind="stable")
         cuts = dict(zip(view.cuts, view.rejected[codes].sum(axis=0).tolist(), strict=True))
         loss = positive_loss if members[0] in TASKS[column].positive else negative_loss
@@ -184,63 +166,27 @@ def _cheaper(p: Any, kinds: Sequence[Any], weights: tuple[float, ...]) -> Mask:
 
 def _tandem(name: str, ties: BinnedClasses, settings: Settings) -> dict[str, Mask]:
     """Bins of the verifier and of the countermeasure that a tandem's metric depends on."""
-    sizes = {column: ties.views[column].edges.size for column in ("asv", "cm")}
     if name.startswith("min_t_dcf"):
         return cheaper_tandems(ties, settings, name.endswith("legacy"))
+    edges = {column: ties.views[column].edges for column in ("asv", "cm")}
+    if name == "t_eer_closest":
+        return {column: np.ones(own.size, np.bool_) for column, own in edges.items()}
     tandem = Tandem(*ties.tandem())
     points = tandem.points()
     bounds = path_bounds(curves_at(tandem, points))
-    masks = {column: np.zeros(size, np.bool_) for column, size in sizes.items()}
-    if name == "t_eer_closest":
-        return {column: np.ones(size, np.bool_) for column, size in sizes.items()}
     asv, cm = points[0].thresholds, points[1].thresholds
-    for k in bounds.possible():
-        masks["asv"] |= _inside(ties.views["asv"], asv[k], asv[k + 1])
-        first = min(bounds.cm[0][k], bounds.cm[0][k + 1])
-        last = max(bounds.cm[1][k], bounds.cm[1][k + 1])
-        masks["cm"] |= _inside(ties.views["cm"], cm[max(first - 1, 0)], cm[last])
-    return masks
+    bins, (above, below) = bounds.possible(), bounds.cm
+    first = np.minimum(above[bins], above[bins + 1])
+    last = np.maximum(below[bins], below[bins + 1])
+    return {
+        "asv": _inside(edges["asv"], asv[bins], asv[bins + 1]),
+        "cm": _inside(edges["cm"], cm[np.maximum(first - 1, 0)], cm[last]),
+    }
 
 
-def _inside(view: View, above: float, upto: float) -> Mask:
-    return (view.edges > above) & (view.edges <= upto)
-
-
-def _collect(
-    counts: Counts,
-    views: Mapping[str, View],
-    masks: Mapping[str, Mask],
-    batches: Iterable[Mapping[str, Any]],
-) -> dict[str, tuple[Floats, NDArray[np.int8]]]:
-    """Scores and classes of the trials in some bins, compared with the counts there."""
-    tables = {}
-    for name, column in counts.columns.items():
-        table = np.full(column.fine_grid.size, _EMPTY)
-        table[column.fine_bins] = _OCCUPIED
-        table[np.sort(column.fine_bins)[masks[name]]] = _WANTED
-        tables[name] = table
-    parts: dict[str, list[tuple[Floats, NDArray[np.int8]]]] = {name: [] for name in masks}
-    for batch in batches:
-        codes = as_labels(batch["labels"])
-        for name, table in tables.items():
-            scores = as_scores(batch[name], name)
-            kind = table[counts.columns[name].fine_grid.bins(scores)]
-            if (kind == _EMPTY).any():
-                raise _other(name)
-            rows = np.flatnonzero(kind == _WANTED)
-            parts[name].append((scores[rows], codes[rows].astype(np.int8)))
-    found = {}
-    for name, some in parts.items():
-        scores = np.concatenate([one for one, _ in some] or [np.empty(0)])
-        codes = np.concatenate([two for _, two in some] or [np.empty(0, np.int8)])
-        expected = views[name].counts[:, masks[name]].sum(axis=1)
-        if not np.array_equal(np.bincount(codes, minlength=3), expected):
-            raise _other(name)
-        found[name] = scores, codes
-    return found
-
-
-def _other(name: str) -> InputError:
-    return InputError(
-        f"the {name} scores are not those that were counted; give the files of this state"
-    )
+def _inside(edges: Floats, above: Floats, upto: Floats) -> Mask:
+    """Which bins lie in one of the ranges, each above a threshold and up to another."""
+    change = np.zeros(edges.size + 1, np.intp)
+    np.add.at(change, np.searchsorted(edges, above, side="right"), 1)
+    np.add.at(change, np.searchsorted(edges, upto, side="right"), -1)
+    return np.cumsum(change)[:-1] > 0

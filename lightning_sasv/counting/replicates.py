@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.counting.closed import Block, closed_form
-from lightning_sasv.counting.column import UNIT, Column
+from lightning_sasv.counting.column import Column
+from lightning_sasv.counting.sums import in_bits
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.binned import View
 from lightning_sasv.metrics.bootstrap import GROUPS, NOT_CLUSTERED, draw, generator
-from lightning_sasv.metrics.bounds import View, available, bounded
+from lightning_sasv.metrics.bounds import available, bounded
 from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.metrics.intervals import Interval, Method, Resampled, check_replicates
 from lightning_sasv.metrics.registry import Settings
@@ -171,10 +173,10 @@ class _Rows:
                 f"counts are drawn by 'speaker' or 'speaker-attack', got {clusters!r}; the trials "
                 "of different systems cannot be paired in them"
             )
-        rows = [counts.rows[number] for number in counts.order]
-        columns = [[row.speaker for row in rows]]
+        speakers = counts.speakers
+        columns = [[speakers[number] for number in counts.order]]
         if clusters == "speaker-attack":
-            columns.append([row.attack for row in rows])
+            columns.append([counts.rows[number].attack for number in counts.order])
         self._columns: list[tuple[int, NDArray[np.intp]]] = []
         for names in columns:
             known = sorted(set(names) - {NOT_CLUSTERED})
@@ -216,9 +218,9 @@ class _Product:
         grid, bins = column.grid, column.bins[ascending]
         self.starts, self.edges, self.cuts = grid.lower(bins), grid.upper(bins), column.cuts
         counts = column.counts(rows)
-        losses = np.array([loss / UNIT / np.log(2) for loss in column.losses(rows)])
-        losses = np.where(column.infinite(rows) > 0, np.inf, losses)
-        rejected = column.rejected(rows)
+        losses = np.array([in_bits(loss) for loss in column.sums.losses(rows)])
+        losses = np.where(column.sums.infinite(rows) > 0, np.inf, losses)
+        rejected = column.sums.rejected(rows)
         self._parts = []
         for code in TrialClass:
             own = np.flatnonzero(codes == int(code))

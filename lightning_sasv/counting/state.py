@@ -22,17 +22,18 @@ from lightning_sasv.checks import (
     check_same_length,
 )
 from lightning_sasv.counting.column import Column
+from lightning_sasv.counting.rows import Row, Rows
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights, bayes_threshold, cm_dcf_weights
 from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.metrics.registry import DEFAULTS, Settings
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import TrialClass, claimed_speakers
 
 if TYPE_CHECKING:
     from lightning_sasv.counting.replicates import CountedInterval
-    from lightning_sasv.metrics.bounds import Bounded
+    from lightning_sasv.metrics.binned import Bounded
 
 COLUMNS = ("asv", "cm", "sasv")
 TANDEM_BITS = 9
@@ -54,19 +55,10 @@ class Source(NamedTuple):
     size: int = 0
     ids: int = 0
 
-
-class Row(NamedTuple):
-    """What a replicate draws as one.
-
-    Attributes:
-        speaker: Enrolled speaker, ``-`` where unknown.
-        code: ``TrialClass`` code.
-        attack: Attack of spoofs, ``-`` where unknown and of bona fide trials.
-    """
-
-    speaker: str
-    code: int
-    attack: str
+    @property
+    def trials(self) -> tuple[object, ...]:
+        """What tells its trials from others: their names, else those of the file."""
+        return (self.rows, self.ids) if self.ids else tuple(self)
 
 
 class Counts:
@@ -80,7 +72,6 @@ class Counts:
         cuts: Further thresholds at which the counts shall be exact: of ``sasv``, or by column.
 
     Attributes:
-        rows: What is drawn as one, in the order of the counts.
         sources: What was counted.
 
     Example:
@@ -116,16 +107,27 @@ class Counts:
             )
             for name in sorted(columns)
         }
-        self.rows: list[Row] = []
         self.sources: list[Source] = []
-        self._speakers: dict[str, int] = {}
-        self._attacks: dict[str, int] = {NOT_CLUSTERED: 0}
-        self._row_of = np.full((0, 0), -1, np.intp)
+        self._rows = Rows()
+
+    @property
+    def rows(self) -> list[Row]:
+        """What is drawn as one, in the order of the counts."""
+        return self._rows.known
 
     @property
     def codes(self) -> Codes:
         """Class of each row."""
         return np.array([row.code for row in self.rows], np.int8)
+
+    @property
+    def speakers(self) -> list[str]:
+        """Enrolled speaker of each row, as they are drawn: models of one speaker are one."""
+        known = list(
+            dict.fromkeys(row.speaker for row in self.rows if row.speaker != NOT_CLUSTERED)
+        )
+        claimed = dict(zip(known, claimed_speakers(known), strict=True))
+        return [claimed.get(row.speaker, NOT_CLUSTERED) for row in self.rows]
 
     @property
     def order(self) -> Index:
@@ -171,7 +173,7 @@ class Counts:
         codes = as_labels(labels)
         scores = {name: as_scores(values, name) for name, values in columns.items()}
         check_same_length({**scores, "labels": codes})
-        rows = self._number(codes, clusters, attacks)
+        rows = self._rows.numbers(codes, clusters, attacks)
         for name, values in scores.items():
             self.columns[name].add(rows, codes, values)
         if source is not None:
@@ -199,7 +201,8 @@ class Counts:
                 f"states of different columns cannot be merged: {list(self.columns)} and "
                 f"{list(other.columns)}"
             )
-        twice = [one.name for one in other.sources if one in self.sources]
+        known = {one.trials for one in self.sources}
+        twice = [one.name for one in other.sources if one.trials in known]
         if twice:
             raise InputError(f"{twice[0]} is in both states: its trials would count twice")
         self.sources += other.sources
@@ -209,7 +212,7 @@ class Counts:
             self.adopt(other.rows)
             self.columns = {name: column.copy() for name, column in other.columns.items()}
             return self
-        numbers = self._places(other.rows)
+        numbers = self._rows.places(other.rows)
         for name, column in other.columns.items():
             self.columns[name].merge(column, numbers)
         return self
@@ -267,71 +270,11 @@ class Counts:
 
     def adopt(self, rows: Sequence[Row]) -> None:
         """Take over the rows of a state, in their order, before anything is counted."""
-        self.rows = list(rows)
-        if rows:
-            speakers, codes, attacks = zip(*rows, strict=True)
-            at = self._cells(np.array(codes, np.int8), np.array(speakers), np.array(attacks))
-            self._row_of[at] = np.arange(len(rows))
-
-    def _cells(self, codes: Codes, clusters: Any, attacks: Any) -> tuple[Index, Index]:
-        """Speaker, and class or attack, of each trial in the table of rows."""
-        size = codes.size
-        speakers = _coded(clusters, self._speakers, size, "clusters")
-        kinds = _coded(attacks, self._attacks, size, "attacks")
-        spoof = codes == TrialClass.SPOOF
-        cells = np.where(spoof, 2 + kinds, codes == TrialClass.NONTARGET)
-        shape = len(self._speakers), 2 + len(self._attacks)
-        if shape[0] > self._row_of.shape[0] or shape[1] > self._row_of.shape[1]:
-            have, table = self._row_of, np.full([2 * n for n in shape], -1, np.intp)
-            table[: have.shape[0], : have.shape[1]] = have
-            self._row_of = table
-        return speakers, cells
-
-    def _number(self, codes: Codes, clusters: Any, attacks: Any) -> Index:
-        """The row of each trial."""
-        speakers, cells = self._cells(codes, clusters, attacks)
-        shape = self._row_of.shape
-        rows = self._row_of[speakers, cells]
-        unknown = np.flatnonzero(rows < 0)
-        if unknown.size:
-            speaker_names, attack_names = list(self._speakers), list(self._attacks)
-            for key in np.unique(speakers[unknown] * shape[1] + cells[unknown]).tolist():
-                speaker, cell = divmod(key, shape[1])
-                code = (1, 2)[cell] if cell < 2 else 0
-                attack = attack_names[max(cell - 2, 0)]
-                self._row_of[speaker, cell] = len(self.rows)
-                self.rows.append(Row(speaker_names[speaker], code, attack))
-            rows = self._row_of[speakers, cells]
-        return rows
-
-    def _places(self, rows: Sequence[Row]) -> Index:
-        """Numbers of rows, in the order given."""
-        speakers, codes, attacks = zip(*rows, strict=True)
-        return self._number(np.array(codes, np.int8), np.array(speakers), np.array(attacks))
+        self._rows = Rows(rows)
 
 
 def _several(models: Any) -> list[CostModel | str]:
     return [models] if isinstance(models, str | CostModel) else list(models)
-
-
-def _coded(names: Any, known: dict[str, int], size: int, what: str) -> Index:
-    """Numbers of names in a dictionary that grows."""
-    if names is None:
-        return np.full(size, known.setdefault(NOT_CLUSTERED, len(known)), np.intp)
-    if hasattr(names, "to_physical"):  # a column of polars: its own dictionary is faster
-        import polars
-
-        found = names.unique()
-        own = [known.setdefault(str(name), len(known)) for name in found.to_list()]
-        column = names.replace_strict(found, own, return_dtype=polars.Int64).to_numpy()
-    else:
-        array = np.asarray(names)
-        found, inverse = np.unique(array.astype(str), return_inverse=True)
-        own = [known.setdefault(str(name), len(known)) for name in found]
-        column = np.array(own, np.intp)[inverse]
-    if column.shape != (size,):
-        raise InputError(f"{what} have shape {column.shape}; there are {size} labels")
-    return np.array(column, np.intp)
 
 
 def merged(states: Iterable[Counts]) -> Counts:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import math
-import re
+import resource
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.counting import Counts
 from lightning_sasv.counting.file import SUFFIX, is_counts
+from lightning_sasv.counting.gathered import OtherTrialsError
 from lightning_sasv.counting.replicates import Drawn, drawn
 from lightning_sasv.counting.state import Source, merged
+from lightning_sasv.counting.views import by_group
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Options, compared_metrics
 from lightning_sasv.evaluation.counted import CountedResults
+from lightning_sasv.evaluation.sizes import KEY_BYTES
+from lightning_sasv.metrics.binned import Bounded
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
 from lightning_sasv.metrics.bounds import available
 from lightning_sasv.metrics.functional.dcf import bayes_threshold
@@ -25,76 +29,58 @@ from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.places import refuse
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.layouts import LABELS
 from lightning_sasv.scores.reading import Reading
+from lightning_sasv.scores.sources import Tell, parts_of, read_key, roles_of
+from lightning_sasv.scores.spool import Space
 from lightning_sasv.scores.stream import STDIN, rows_of, scan
 from lightning_sasv.scores.table import id_hashes
 from lightning_sasv.trials import TrialClass
 
-ROW_BYTES = 160
-"""Memory that a trial takes where all are held in it."""
-MANY = 2_000_000
-"""Trials above which intervals are made from counts unless --exact true."""
-_SIZES = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+BITS = 7
+"""Bits of the grid by speaker, where none are asked for."""
 
 
-def is_counted(
-    files: Any, options: Options, exact: str | bool, state: str | None, memory: str | None
-) -> str | None:
-    """Why trials are to be counted rather than held in memory; nothing where they are not."""
-    given = [files] if isinstance(files, str | Path) else files
-    if not isinstance(given, list) or not all(isinstance(one, str | Path) for one in given):
-        return None
-    paths = [str(one).rpartition("=")[2] for one in given]
-    states = [path for path in paths if is_counts(path)]
-    if states:
-        return "states"
-    if state is not None or STDIN in paths or exact is False or exact == "false":
-        return "asked for"
-    if exact is True or exact == "true" or not all(Path(path).is_file() for path in paths):
-        return None
-    largest = max(Path(path).stat().st_size for path in paths)
-    if largest < 10 * MANY and memory is None:
-        return None  # a row has ten bytes at least
-    rows = max(rows_of(path) for path in paths)
-    if options.ci not in (None, "none") and rows > MANY:
-        return f"{rows:,} rows with intervals"
-    most = read_size(memory) if memory else available_memory()
-    return f"{rows:,} rows" if ROW_BYTES * rows * 1.5 > most / 2 else None
+class Input(NamedTuple):
+    """How files are read, and the key that they share.
 
-
-def available_memory() -> float:
-    """Bytes that this process may take."""
-    found = [math.inf]
-    with_limit = (("/sys/fs/cgroup/memory.max", r"(\d+)", 1),)
-    for path, pattern, unit in (*with_limit, ("/proc/meminfo", r"MemAvailable:\s+(\d+)", 1024)):
-        try:
-            match = re.search(pattern, Path(path).read_text())
-        except OSError:
-            continue
-        found += [int(match[1]) * unit] if match else []
-    return min(found)
-
-
-def read_size(text: str) -> float:
-    """Bytes of a size in words.
-
-    Example:
-        >>> read_size("8GB"), read_size("500 mb")
-        (8000000000.0, 500000000.0)
+    Attributes:
+        how: How score files are read.
+        key: Trials with labels, or their file where it is too large to be held.
+        key_how: How the file of the key is read.
+        space: Memory and folder for keys in another order; takes notes.
     """
-    match = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].upper() not in _SIZES:
-        raise InputError(f"--memory {text}: expected a size such as 8GB")
-    return float(match[1]) * _SIZES[match[2].upper()]
+
+    how: Reading
+    key: ScoreTable | Path | None
+    key_how: Reading | None
+    space: Space
+
+    @classmethod
+    def of(
+        cls, how: Reading, key: str | None, key_format: str | None, space: Space, tell: Tell
+    ) -> Input:
+        """The input of a command line; a key of one file that takes a lot of room is not held."""
+        parts = [] if key is None else parts_of(key)
+        if len(parts) == 1 and KEY_BYTES * rows_of(parts[0]) > space.memory:
+            key_how = Reading(key_format, how.labels, how.ids, how.allow_missing)
+            return cls(how, Path(parts[0]), key_how, space)
+        return cls(how, read_key(key, key_format, how=how, tell=tell), None, space)
+
+    def tables(self, source: str) -> Iterator[ScoreTable]:
+        """The trials of a file, or of several that are joined, part by part."""
+        files = roles_of(source)
+        if wrong := [name for name, _ in files if name in LABELS]:
+            raise InputError(f"{wrong[0]}=FILE: files of classes are not counted; --exact true")
+        return scan(files, self.key, self.how, self.key_how, self.space)
 
 
 def evaluate_counted(
     files: Mapping[str, str],
-    key: ScoreTable | None,
-    how: Reading,
+    given: Input,
     options: Options,
     *,
-    grid: int = 7,
+    grid: int | None = None,
     state: str | None = None,
     exact: bool = False,
     refine: Sequence[str] = (),
@@ -105,68 +91,115 @@ def evaluate_counted(
 
     Args:
         files: A score file, ``-`` or a state for each system.
-        key: Trials with labels, in the order of the files.
-        how: How files are read.
+        given: How files are read, and their key.
         options: What is wanted.
-        grid: Bins of an octave are 2^grid.
+        grid: Bins of an octave are 2^grid, by default :data:`BITS`.
         state: File to write the counts to.
         exact: Refine Cllr_min of very many trials as well.
         refine: Files of a state, for exact values.
         begin: Told of long work, for a progress bar.
         overwrite: Replace the file of counts.
     """
-    states, metrics, notes = {}, {}, []
+    if state is not None and Path(state).exists() and not overwrite:
+        refuse(state, "counts already", "another --state")
+    states, metrics, notes = {}, {}, list[str]()
     for name, file in files.items():
-        role, path = _role(file)
-        if is_counts(path):
-            counts, again = Counts.load(path), list(refine)
+        if is_counts(file):
+            counts, again = Counts.load(file), list(refine)
+            _check_state(file, counts, grid, exact and not refine)
         else:
-            counts, again = count_file(path, key, how, options, grid, role, begin), [path]
-        states[name] = counts
-        found = counts.metrics(options.settings)
-        if again and STDIN not in again:
-            parts = _batches(again, key, how, role, list(counts.columns))
-            found = counts.refine(parts, options.settings, everything=exact)
-        metrics[name] = found
-        how_read = (
-            "values exact after a second reading" if again and STDIN not in again else "bounds"
-        )
-        notes.append(f"{name}: {sum(counts.trials.values()):,} trials counted; {how_read}")
+            bits = BITS if grid is None else grid
+            counts, again = count_file(file, given, options, bits, begin), [file]
+        states[name], twice = counts, bool(again) and STDIN not in again
+        if twice:
+            metrics[name] = _refined(file, counts, again, given, options, exact)
+        else:
+            metrics[name] = counts.metrics(options.settings)
+        notes.append(f"{name}: {_said(counts, twice, options)}")
+        if not metrics[name]:
+            notes.append(_without(file, counts, state))
     if state is not None:
-        if Path(state).exists() and not overwrite:
-            refuse(state, "counts already", "another --state")
         merged(states.values()).save(state)
     draws, way, more = _draw(states, options)
-    return CountedResults(states, options, metrics, draws, way, (*notes, *more))
+    groups = {
+        column: {name: by_group(one, column, options.settings) for name, one in states.items()}
+        for column in options.by
+    }
+    notes = [*given.space.notes, *notes, *more]
+    return CountedResults(states, options, metrics, draws, way, tuple(notes), groups)
 
 
-def _role(text: str) -> tuple[str | None, str]:
-    role, sign, path = text.partition("=")
-    if sign and role in ("asv", "cm", "sasv") and not Path(text).exists():
-        return role, path
-    return None, text
+def _check_state(file: str, counts: Counts, grid: int | None, exact: bool) -> None:
+    """Refuse what only the trials of a state could give."""
+    name, column = next(iter(counts.columns.items()))
+    if "sasv" in counts.columns:
+        name, column = "sasv", counts.columns["sasv"]
+    if grid is not None and grid != column.least:
+        raise InputError(
+            f"--grid {grid}: {file} was counted with {column.least} bits of {name}, and a state "
+            f"keeps its grid; count its files again with --grid {grid}"
+        )
+    if exact:
+        raise InputError(
+            f"--exact true: {file} holds counts, no trials; give its files as --refine FILE,FILE"
+        )
+
+
+def _refined(
+    file: str, counts: Counts, again: list[str], given: Input, options: Options, exact: bool
+) -> dict[str, Bounded]:
+    """Exact values from a second reading of the files that were counted."""
+    parts = _batches(again, given, list(counts.columns))
+    try:
+        return counts.refine(parts, options.settings, everything=exact)
+    except OtherTrialsError as error:
+        counted = ",".join(one.name for one in counts.sources[:3])
+        more = ",…" if len(counts.sources) > 3 else ""
+        raise InputError(
+            f"{error}; {file} counts {sum(counts.trials.values()):,} trials, give all its files: "
+            f"--refine {counted}{more}"
+        ) from None
+
+
+def _without(file: str, counts: Counts, state: str | None) -> str:
+    """What is said where a class is missing: an error, unless a state is to be kept."""
+    missing = [word for word, number in counts.trials.items() if not number]
+    said = f"{file}: no {' and no '.join(missing)} trials, and no metric without them"
+    if state is None:
+        raise InputError(f"{said}; give, or merge, files with all classes")
+    return f"{said}; the state is kept for merging"
+
+
+def _said(counts: Counts, twice: bool, options: Options) -> str:
+    """One line on how the values were made."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    size = peak / (1e9 if sys.platform == "darwin" else 1e6)
+    values = "values exact after a second reading" if twice else "values within the bounds shown"
+    ends = "" if options.ci == "none" else "; intervals within the bounds shown"
+    return f"{sum(counts.trials.values()):,} rows: counted ({size:.1f} GB); {values}{ends}"
 
 
 def count_file(
-    path: str,
-    key: ScoreTable | None,
-    how: Reading,
-    options: Options,
-    grid: int = 7,
-    role: str | None = None,
-    begin: Begin | None = None,
+    source: str, given: Input, options: Options, grid: int = 7, begin: Begin | None = None
 ) -> Counts:
-    """The counts of one file; arguments as for :func:`evaluate_counted`."""
+    """The counts of one file, or of several that are joined; see :func:`evaluate_counted`."""
+    paths = [path for _, path in roles_of(source)]
     counts: Counts | None = None
     rows, ids = 0, 0
-    step = begin(f"counting {path}", rows_of(path)) if begin and path != STDIN else _nothing
-    for table in scan(path, key, how, role):
+    told = begin is not None and paths != [STDIN]
+    step = begin(f"counting {source}", rows_of(paths[0])) if begin and told else _nothing
+    for table in given.tables(source):
         table.need(["label"], "counting (or give --key)")
         columns = _columns(table)
         if counts is None:
             settings = options.settings
             counts = Counts(
                 tuple(columns), grid, settings.costs, settings.tandem_costs, _cuts(settings)
+            )
+        elif columns.keys() != counts.columns.keys():
+            raise InputError(
+                f"{table.where(0)}: labels say {'bonafide' if table.has_cm_labels else 'target'} "
+                "here and otherwise before; sort the file by trial, or take --exact true"
             )
         names: dict[str, Any] = {
             word: table.frame[column] if column in table else None
@@ -175,13 +208,14 @@ def count_file(
         names |= columns
         counts.add(_codes(table), **names)
         rows += len(table)
-        hashed = id_hashes(table, table.ids) if table.ids else np.empty(0, np.uint64)
-        ids = (ids + int(hashed.astype(object).sum() if hashed.size else 0)) % 2**64
+        if table.ids:
+            ids = (ids + int(id_hashes(table, table.ids).sum(dtype=np.uint64))) % 2**64
         step(len(table))
     if counts is None:
-        raise InputError(f"{path}: the file has no trials; write it again")
-    size = Path(path).stat().st_size if path != STDIN else 0
-    counts.sources.append(Source(Path(path).name, rows, size, ids))
+        raise InputError(f"{source}: the file has no trials; write it again")
+    size = sum(Path(path).stat().st_size for path in paths if path != STDIN)
+    name = ",".join(Path(path).name for path in paths)
+    counts.sources.append(Source(name, rows, size, ids))
     return counts
 
 
@@ -204,6 +238,9 @@ def _codes(table: ScoreTable) -> np.ndarray:
 
 
 def _columns(table: ScoreTable) -> dict[str, np.ndarray]:
+    """Scores by column; labels that say bona fide or spoof judge the countermeasure alone."""
+    if table.has_cm_labels and "cm_score" in table:
+        return {"cm": table.numbers("cm_score")}
     fused = [name for name in table.score_columns if name.startswith("sasv_")]
     if len(fused) > 1:
         raise InputError(
@@ -219,11 +256,9 @@ def _columns(table: ScoreTable) -> dict[str, np.ndarray]:
     return found
 
 
-def _batches(
-    paths: Iterable[str], key: ScoreTable | None, how: Reading, role: str | None, names: list[str]
-) -> Iterator[dict[str, Any]]:
+def _batches(paths: Iterable[str], given: Input, names: list[str]) -> Iterator[dict[str, Any]]:
     for path in paths:
-        for table in scan(path, key, how, role):
+        for table in given.tables(path):
             columns = _columns(table)
             yield {"labels": _codes(table), **{name: columns[name] for name in names}}
 
@@ -232,19 +267,19 @@ def _draw(
     states: Mapping[str, Counts], options: Options
 ) -> tuple[dict[str, dict[str, Drawn]], tuple[str, ...], list[str]]:
     """Replicates of each system, as far as speakers are known and wanted."""
-    known = all({row.speaker for row in one.rows} - {NOT_CLUSTERED} for one in states.values())
+    known = all({*one.speakers} - {NOT_CLUSTERED} for one in states.values())
     attacks = all({row.attack for row in one.rows} - {NOT_CLUSTERED} for one in states.values())
     if options.ci == "none" or (options.ci is None and not known):
         return {}, (), []
     if options.ci == "trial":
-        raise InputError("counts do not know single trials: --ci speaker, or --exact true")
+        raise InputError("counts do not know single trials: --ci speaker, or --exact true of files")
     if options.ci in (None, "known"):
         way = "speaker-attack" if attacks else "speaker"
     else:
         way = str(options.ci)
     found: dict[str, dict[str, Drawn]] = {}
     for name, state in states.items():
-        speakers = {row.speaker for row in state.rows} - {NOT_CLUSTERED}
+        speakers = {*state.speakers} - {NOT_CLUSTERED}
         if len(speakers) < FEWEST_SPEAKERS:
             return {}, (), [f"{len(speakers)} speakers are too few for intervals"]
         names = available(state.columns, options.settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,10 @@ from lightning_sasv.evaluation.compare import Options, compared_metrics
 from lightning_sasv.evaluation.definitions import definitions
 from lightning_sasv.files import finite, write_json, write_text
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
+from lightning_sasv.metrics.bounds import bounded_text
 from lightning_sasv.metrics.comparisons import PRIMARY
 from lightning_sasv.metrics.intervals import percentile_ends
-from lightning_sasv.metrics.registry import FULL, METRICS
+from lightning_sasv.metrics.registry import METRICS
 from lightning_sasv.metrics_file import as_content
 from lightning_sasv.places import head, refuse
 from lightning_sasv.record import named_costs, software, unrecorded
@@ -38,6 +39,7 @@ class CountedResults:
         draws: Replicates by system and name, where intervals are wanted.
         drawn: What was drawn.
         notes: What must be said.
+        groups: Values with bounds by column, system, group and name.
     """
 
     states: Mapping[str, Counts]
@@ -46,6 +48,9 @@ class CountedResults:
     draws: Mapping[str, Mapping[str, Drawn]] = field(default_factory=dict)
     drawn: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    groups: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Bounded]]]] = field(
+        default_factory=dict
+    )
 
     @property
     def intervals(self) -> dict[str, dict[str, CountedInterval]]:
@@ -86,9 +91,23 @@ class CountedResults:
         """Every metric of a system as people read it: a value, or its bounds; then its interval."""
         intervals = self.intervals.get(system, {})
         return {
-            name: _text(name, one, intervals.get(name))
+            name: bounded_text(
+                name,
+                one,
+                (intervals[name].low, intervals[name].high) if name in intervals else None,
+            )
             for name, one in self.metrics[system].items()
         }
+
+    def group_texts(self) -> Iterator[tuple[str, str, dict[str, dict[str, str]]]]:
+        """Column, system, and metrics of each group as people read them."""
+        for column, systems in self.groups.items():
+            for system, groups in systems.items():
+                shown = {
+                    group: {name: bounded_text(name, one) for name, one in own.items()}
+                    for group, own in groups.items()
+                }
+                yield column, system, shown
 
     def verdicts(self) -> list[str]:
         """Differences of the systems, told only where both ends of the bounds agree."""
@@ -106,14 +125,10 @@ class CountedResults:
         """The content of a ``metrics.json`` as plain values."""
         systems = {}
         for name, values in self.metrics.items():
-            bounds = {
-                metric: {"low": one.low, "high": one.high, "exact": one.exact}
-                for metric, one in values.items()
-            }
             entry = {
                 "values": {metric: one.value for metric, one in values.items()},
                 "undefined": {},
-                "bounds": bounds,
+                "bounds": _bounds(values),
                 "intervals": {
                     metric: {
                         "low": one.low,
@@ -130,6 +145,17 @@ class CountedResults:
                     }
                     for metric, one in self.intervals.get(name, {}).items()
                 },
+                "by": {
+                    column: {
+                        group: {metric: one.value for metric, one in own.items()}
+                        for group, own in groups[name].items()
+                    }
+                    for column, groups in self.groups.items()
+                },
+                "by_bounds": {
+                    column: {group: _bounds(own) for group, own in groups[name].items()}
+                    for column, groups in self.groups.items()
+                },
                 "of": self._of(self.states[name]),
             }
             systems[name] = {"sets": {"trials": entry}}
@@ -137,7 +163,7 @@ class CountedResults:
         return plain
 
     def _of(self, state: Counts) -> dict[str, Any]:
-        speakers = {row.speaker for row in state.rows} - {NOT_CLUSTERED}
+        speakers = {*state.speakers} - {NOT_CLUSTERED}
         attacks = {row.attack for row in state.rows} - {NOT_CLUSTERED}
         settings = self.options.settings
         known = {
@@ -181,13 +207,11 @@ class CountedResults:
         return write_text(path, "\n".join(lines) + "\n")
 
 
-def _text(name: str, one: Bounded, interval: CountedInterval | None) -> str:
-    metric = METRICS[name]
-    low, high = metric.text(one.low, FULL), metric.text(one.high, FULL)
-    text = metric.text(one.value, FULL) if low == high else f"{low}…{high}"
-    if interval is None or math.isnan(interval.low):
-        return text
-    return f"{text} [{metric.text(interval.low, FULL)}, {metric.text(interval.high, FULL)}]"
+def _bounds(values: Mapping[str, Bounded]) -> dict[str, dict[str, Any]]:
+    return {
+        metric: {"low": one.low, "high": one.high, "exact": one.exact}
+        for metric, one in values.items()
+    }
 
 
 def _verdict(metric: str, names: tuple[str, str], first: Drawn, second: Drawn) -> str:

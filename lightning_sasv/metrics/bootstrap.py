@@ -29,8 +29,15 @@ from lightning_sasv.checks import (
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.functional.points import Classes, Unpaired, Weighting
 from lightning_sasv.metrics.intervals import Method, Resampled, check_replicates
-from lightning_sasv.metrics.registry import DEFAULTS, METRICS, Settings, resampled, values_of
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.metrics.registry import (
+    DEFAULTS,
+    METRICS,
+    Balance,
+    Settings,
+    resampled,
+    values_of,
+)
+from lightning_sasv.trials import TrialClass, claimed_speakers
 
 Weights: TypeAlias = NDArray[np.integer]
 Clusters: TypeAlias = ArrayLike | tuple[ArrayLike, ...] | None
@@ -253,6 +260,7 @@ def resample(
     settings: Settings | Mapping[str, Settings] = DEFAULTS,
     progress: Callable[[], object] | None = None,
     unpaired: bool = False,
+    balance: Balance | None = None,
 ) -> dict[str, dict[str, Resampled]]:
     """Replicates of the metrics of several systems on the same trials, drawn alike.
 
@@ -267,6 +275,7 @@ def resample(
         progress: Called after each replicate.
         unpaired: Whether verifier and countermeasure scored different trials, with NaN for the
             other's score.
+        balance: Groups that count the same in each class of every replicate.
 
     Returns:
         Replicates by system and metric. Metrics that the classes of these trials do not allow are
@@ -279,7 +288,8 @@ def resample(
     """
     own = settings if isinstance(settings, Mapping) else dict.fromkeys(systems, settings)
     wanted = [(names[name], columns, labels, own[name]) for name, columns in systems.items()]
-    found = _resample([_evaluator(*one, unpaired) for one in wanted], clusters, n, seed, progress)
+    systems_of = [_evaluator(*one, unpaired, balance) for one in wanted]
+    found = _resample(systems_of, clusters, n, seed, progress)
     return {
         name: {
             metric: one
@@ -329,14 +339,18 @@ def _evaluator(
     labels: ArrayLike,
     settings: Settings,
     unpaired: bool = False,
+    balance: Balance | None = None,
 ) -> _Evaluator:
     names = [metric for metric in metrics if isinstance(metric, str)]
     if len(names) < len(metrics):
         return _literal(metrics[0], scores, labels)  # type: ignore[arg-type]  # it is no str
     kind = Unpaired if unpaired else Classes
     classes = kind(*as_columns(scores, names, labels, unpaired))
+    trials = np.arange(classes.codes.size)
 
     def values(weights: Weighting | None) -> list[float]:
+        if balance is not None:
+            weights = balance.weights(None if weights is None else weights.take(trials))
         drawn = classes if weights is None else classes.weighted(weights)
         return list(values_of(names, drawn, settings).values())
 
@@ -430,7 +444,7 @@ def factors(
 
     Args:
         labels: ``TrialClass`` codes or words.
-        speaker: Enrolled speaker of each trial.
+        speaker: Enrolled speaker of each trial; models of one speaker are one.
         test_speaker: Speaker of each test utterance.
         attack: Attack of each trial, ``-`` for bona fide speech.
 
@@ -439,7 +453,10 @@ def factors(
         ['speaker', 'attack']
     """
     impostor = None if test_speaker is None else impostors(labels, test_speaker)
-    given = zip(FACTORS, (speaker, impostor, attack), strict=True)
+    enrolled = (
+        None if speaker is None else claimed_speakers(np.asarray(speaker).astype(str).tolist())
+    )
+    given = zip(FACTORS, (enrolled, impostor, attack), strict=True)
     columns = {name: np.asarray(column).astype(str) for name, column in given if column is not None}
     return {name: own for name, own in columns.items() if (own != NOT_CLUSTERED).any()}
 
@@ -494,6 +511,36 @@ def generator(seed: int, replicate: int) -> np.random.Generator:
 def draw(rng: np.random.Generator, number: int) -> NDArray[np.intp]:
     """How often each of so many clusters is drawn."""
     return np.bincount(rng.integers(0, number, number), minlength=number)
+
+
+class ClusterDraws:
+    """Clusters drawn as in :func:`bootstrap`, for what is a sum over their trials.
+
+    Args:
+        clusters: The cluster of each trial.
+        n: Replicates.
+        seed: As for :func:`bootstrap`.
+
+    Attributes:
+        names: The clusters in ascending order.
+        of_trial: Number of the cluster of each trial.
+        weights: How often each cluster is drawn in each replicate, (n, clusters).
+
+    Example:
+        >>> ClusterDraws(["a", "b", "b"], 4).sums(np.array([[1.0, 0.0, 0.0]])).shape
+        (1, 4)
+    """
+
+    def __init__(self, clusters: ArrayLike, n: int, seed: int = 0) -> None:
+        self.names, self.of_trial = np.unique(np.asarray(clusters), return_inverse=True)
+        drawn = (draw(generator(seed, one), self.names.size) for one in range(n))
+        self.weights: Floats = np.array([*drawn], np.float64).reshape(n, self.names.size)
+
+    def sums(self, values: NDArray[Any]) -> Floats:
+        """Sum of each row of values (rows, trials) in each replicate, (rows, n)."""
+        number = self.names.size
+        own = [np.bincount(self.of_trial, row, number) for row in values]
+        return np.asarray(np.stack(own) @ self.weights.T)
 
 
 def _trial_weights(rng: np.random.Generator, size: int) -> Weights:

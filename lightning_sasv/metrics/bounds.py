@@ -8,41 +8,25 @@ possible orders lie between these two paths. Hence
 
 for every minimal cost, for Cllr_min (a mean of such costs over priors) and for an equal error rate.
 ``asvspoof`` takes the lattice point next to the crossing, which is within 1 / (4 min(P, N)) of it:
-its bounds are wider by twice that. Losses and costs at cuts are exact.
-
-t-DCF: the verifier's threshold lies in the bin where its error rates cross or the last occupied one
-before it, so that C0 and C2 lie in a box; the cost is linear-fractional in them on either side of
-C0 + C2 = C_miss π_tar, so its ends are at the corners and where that line meets the box. t-EER:
-rates at the edges bound the path on which it lies (``tandem.bracket``).
+its bounds are wider by twice that. Losses and costs at cuts are exact. The tandem's metrics:
+:mod:`.tandem_bounds`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import product
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_sasv.checks import EmptyClassError, Floats, UndefinedMetricError
-from lightning_sasv.decisions.costs import CostModel
-from lightning_sasv.metrics.functional.cllr import negative_loss, positive_loss
-from lightning_sasv.metrics.functional.dcf import (
-    ASVRates,
-    Version,
-    smallest_cost,
-    t_dcf_coefficients,
-)
+from lightning_sasv.checks import EmptyClassError, UndefinedMetricError
+from lightning_sasv.metrics.binned import BinnedClasses, Bounded, Order, View, between
+from lightning_sasv.metrics.functional.dcf import Version
 from lightning_sasv.metrics.functional.eer import rate_of
-from lightning_sasv.metrics.functional.points import Classes, Detection, Steps, operating_points
-from lightning_sasv.metrics.functional.tandem import Tandem, bracket, closest_bracket, curves_at
-from lightning_sasv.metrics.functional.teer import tandem_eer_of
-from lightning_sasv.metrics.registry import METRICS, Metric, Settings
-from lightning_sasv.trials import TASKS, TrialClass
-
-Order = Literal["optimistic", "pessimistic", "ties"]
+from lightning_sasv.metrics.registry import FULL, METRICS, Metric, Settings
+from lightning_sasv.metrics.tandem_bounds import bounded_t_dcf, bounded_t_eer
+from lightning_sasv.trials import TASKS
 
 _OF_COLUMN = ("cllr", "cllr_min", "cllr_calib")
 GIVEN = {
@@ -56,99 +40,6 @@ GIVEN = {
     ),
 }
 """Metrics that are functions of the counts and of which bounds are proven."""
-
-
-class Bounded(NamedTuple):
-    """A metric of counts.
-
-    Attributes:
-        value: Its value with the trials of a bin at the upper edge.
-        low: No order of the trials within the bins gives less.
-        high: No order gives more.
-        exact: Whether the value is that of the trials.
-
-    Example:
-        >>> Bounded(0.012, 0.0119, 0.0121, False).high
-        0.0121
-    """
-
-    value: float
-    low: float
-    high: float
-    exact: bool
-
-
-class Binned(Steps):
-    """One class of trials in bins, whose losses and counts at cuts are known exactly.
-
-    Args:
-        values: Where each bin counts, ascending.
-        weights: Trials of each bin.
-        cuts: Trials that some thresholds reject.
-        loss: A function of the scores and its sum over the trials.
-    """
-
-    def __init__(
-        self,
-        values: Floats,
-        weights: NDArray[np.int64],
-        cuts: Mapping[float, int],
-        loss: tuple[Callable[[Floats], Floats], float],
-    ) -> None:
-        memo: dict[Hashable, Floats] = {}
-        super().__init__(values, weights, memo)
-        self._cuts, self._loss = cuts, loss
-
-    def up_to(self, thresholds: Floats | float) -> object:
-        """Weight of the scores <= threshold, exact at the cuts."""
-        if isinstance(thresholds, float) and thresholds in self._cuts:
-            return np.int64(self._cuts[thresholds])
-        return super().up_to(thresholds)
-
-    def sum(self, function: Callable[[Floats], Floats]) -> float:
-        """Sum of a loss, exact if it is the one that was summed."""
-        return self._loss[1] if function is self._loss[0] else super().sum(function)
-
-
-class View(NamedTuple):
-    """What is known of one column, by class in code order.
-
-    Attributes:
-        starts: Smallest score of each bin.
-        edges: Largest score of each bin.
-        counts: Trials of each class in each bin.
-        cuts: Thresholds at which counts are exact.
-        rejected: Trials of each class that each cut rejects.
-        losses: Sum of the losses of each class in bits.
-    """
-
-    starts: Floats
-    edges: Floats
-    counts: NDArray[np.int64]
-    cuts: tuple[float, ...]
-    rejected: NDArray[np.int64]
-    losses: Sequence[float]
-
-
-class BinnedClasses(Classes):
-    """Classes of trials that are known up to the bins of a grid, in one order within them."""
-
-    def __init__(self, views: Mapping[str, View], order: Order) -> None:
-        super().__init__({name: view.edges for name, view in views.items()}, np.empty(0, np.int8))
-        self.views, self.order = views, order
-
-    def _steps(self, column: str, members: tuple[TrialClass, ...]) -> Steps:
-        view, codes = self.views[column], [int(member) for member in members]
-        counts = view.counts[codes].sum(axis=0)
-        kept = np.flatnonzero(counts)
-        positive = members[0] in TASKS[column].positive
-        late = self.order == "ties" or (self.order == "optimistic") == positive
-        values = (view.edges if late else view.starts)[kept]
-        cuts = dict(zip(view.cuts, view.rejected[codes].sum(axis=0).tolist(), strict=True))
-        loss = sum(view.losses[code] for code in codes)
-        return Binned(
-            values, counts[kept], cuts, (positive_loss if positive else negative_loss, loss)
-        )
 
 
 def available(views: Mapping[str, object], settings: Settings) -> list[str]:
@@ -179,12 +70,12 @@ def _bounded(
     metric: Metric, ties: BinnedClasses, ends: Sequence[BinnedClasses], settings: Settings
 ) -> Bounded:
     if metric.name in ("t_eer", "t_eer_closest"):
-        return _t_eer(metric.name, ties)
+        return bounded_t_eer(metric.name, ties)
     if metric.name.startswith("min_t_dcf") and settings.asv_rates is None:
         version: Version = "legacy" if metric.name.endswith("legacy") else "2019"
         try:
-            low, high = _t_dcf(ties, ends[0], settings.tandem_costs, version)
-            return _between(metric.function(ties, settings), low, high)
+            low, high = bounded_t_dcf(ties, ends[0], settings.tandem_costs, version)
+            return between(metric.function(ties, settings), low, high)
         except UndefinedMetricError:  # of some verifiers in the box; of the others it is a share
             return Bounded(math.nan, 0.0, 1.0, False)
     value = metric.function(ties, settings)
@@ -192,7 +83,7 @@ def _bounded(
     if metric.unit == "rate" and settings.convention == "asvspoof":
         slack = _slack(metric.name.removesuffix("_eer"), ends)
         low, high = max(low - slack, 0.0), min(high + slack, 1.0)
-    return _between(value, low, high)
+    return between(value, low, high)
 
 
 def _slack(task: str, ends: Sequence[BinnedClasses]) -> float:
@@ -206,69 +97,6 @@ def _slack(task: str, ends: Sequence[BinnedClasses]) -> float:
     return 1 / (2 * min(first.parts[0].total, sum(part.total for part in first.parts[1:])))
 
 
-def _between(value: float, low: float, high: float) -> Bounded:
-    return Bounded(min(max(value, low), high), low, high, low == high)
-
-
-def _t_eer(name: str, ties: BinnedClasses) -> Bounded:
-    """Bounds of the concurrent point, where one can exist."""
-    tandem = Tandem(*ties.tandem())
-    curves = curves_at(tandem, ties.once("points", tandem.points))
-    low, high, certain = bracket(curves)
-    found = ties.once("t-EER", lambda: tandem_eer_of(ties))
-    if name == "t_eer_closest":
-        if not certain:
-            spans = [closest_bracket(curves), *([(low, high)] if low <= high else [])]
-            low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        return _between(found.closest, low, high)
-    if low > high:
-        raise UndefinedMetricError("no concurrent point")
-    if math.isnan(found.value):
-        return Bounded(math.nan, low, high, False)
-    return _between(found.value, low, high)
-
-
-def _t_dcf(
-    ties: BinnedClasses, best: BinnedClasses, costs: CostModel, version: Version
-) -> tuple[float, float]:
-    """Smallest and largest t-DCF that verifiers in the box of their error rates give."""
-    boxes = [t_dcf_coefficients(rates, costs, version) for rates in _corners(ties, costs)]
-    low = min(
-        (c0 + smallest_cost(best.task("cm"), (c1, c2))[0]) / (c0 + min(c1, c2))
-        for c0, c1, c2 in boxes
-    )
-    positives, negatives = ties.task("cm").pooled
-    miss = positives / positives[-1]
-    accepted = (negatives[-1] - negatives) / negatives[-1]
-    return low, float(_costs(boxes, miss, accepted).max(axis=0).min())
-
-
-def _costs(boxes: Sequence[tuple[float, float, float]], miss: Floats, accepted: Floats) -> Floats:
-    """t-DCF of each verifier at each operating point of the countermeasure."""
-    return np.array([(c0 + c1 * miss + c2 * accepted) / (c0 + min(c1, c2)) for c0, c1, c2 in boxes])
-
-
-def cheaper_tandems(
-    ties: BinnedClasses, settings: Settings, legacy: bool
-) -> dict[str, NDArray[np.bool_]]:
-    """Bins on whose trials a t-DCF depends: where its threshold and its minimum can lie."""
-    costs, asv, cm = settings.tandem_costs, ties.views["asv"], ties.views["cm"]
-    lower, upper = _crossing(ties, ties.task("asv"))
-    verifier = (asv.edges >= lower) & (asv.edges <= upper)
-    bona_fide, spoof = cm.counts[1] + cm.counts[2], cm.counts[0]
-    miss, rejected = (
-        np.concatenate([[0], np.cumsum(part)]) / part.sum() for part in (bona_fide, spoof)
-    )
-    version: Version = "legacy" if legacy else "2019"
-    try:
-        boxes = [t_dcf_coefficients(rates, costs, version) for rates in _corners(ties, costs)]
-    except UndefinedMetricError:
-        return {"asv": verifier, "cm": np.ones(cm.edges.size, np.bool_)}
-    best = float(_costs(boxes, miss, 1 - rejected).max(axis=0).min())
-    corners = _costs(boxes, miss[:-1], 1 - rejected[1:]).min(axis=0)
-    return {"asv": verifier, "cm": corners <= best * (1 + 1e-12)}
-
-
 def crossing_bins(positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> NDArray[np.bool_]:
     """The bin in which FRR reaches FAR."""
     found = np.zeros(positives.size, np.bool_)
@@ -277,39 +105,16 @@ def crossing_bins(positives: NDArray[np.int64], negatives: NDArray[np.int64]) ->
     return found
 
 
-def _corners(ties: BinnedClasses, costs: CostModel) -> list[ASVRates]:
-    """Verifiers at the corners of the box, and where C0 + C2 = C_miss π_tar meets its sides."""
-    task, spoof = ties.task("asv"), ties.steps("asv", TrialClass.SPOOF)
-    lower, upper = _crossing(ties, task)
-    parts = *task.parts, spoof
-    few = [float(part.below(lower) / part.total) for part in parts]
-    many = [float(part.up_to(upper) / part.total) for part in parts]
-    miss, nontarget = (few[0], many[0]), (1 - many[1], 1 - few[1])
-    fa_spoof = 1 - many[2], 1 - few[2]
-    found = [ASVRates(*corner) for corner in product(miss, nontarget, fa_spoof)]
-    wm, wn, ws = costs.weight_miss, costs.weight_fa_nontarget, costs.weight_fa_spoof
-    for m, n in product(miss, nontarget):  # C2 such that C1 = C2
-        if ws and fa_spoof[0] <= (x := (wm - wm * m - wn * n) / ws) <= fa_spoof[1]:
-            found.append(ASVRates(m, n, x))
-    for s, m in product(fa_spoof, miss):
-        if wn and nontarget[0] <= (x := (wm - wm * m - ws * s) / wn) <= nontarget[1]:
-            found.append(ASVRates(m, x, s))
-    for s, n in product(fa_spoof, nontarget):
-        if wm and miss[0] <= (x := (wm - wn * n - ws * s) / wm) <= miss[1]:
-            found.append(ASVRates(x, n, s))
-    return found
+def bounded_text(name: str, one: Bounded, ends: tuple[float, float] | None = None) -> str:
+    """A metric as people read it: a value, or bounds where they differ in print; its interval.
 
-
-def _crossing(ties: BinnedClasses, task: Detection) -> tuple[float, float]:
-    """Start of the last bin before the one where FRR reaches FAR, and the end of that one."""
-    points = operating_points(*task.parts)
-    missed, rejected = points.rejected(*task.parts)
-    P, N = (part.total for part in task.parts)
-    crossed = missed.astype(np.float64) * N + rejected.astype(np.float64) * P >= float(P) * N
-    at = int(np.argmax(crossed))
-    upper = float(points.thresholds[at])
-    if at < 2:
-        return -math.inf, upper
-    view = ties.views["asv"]
-    lower = float(view.starts[np.searchsorted(view.edges, points.thresholds[at - 1])])
-    return lower, upper
+    Example:
+        >>> bounded_text("sasv_eer", Bounded(0.0125, 0.01249, 0.0126, False), (0.011, 0.014))
+        '1.2490…1.2600 [1.1000, 1.4000]'
+    """
+    metric = METRICS[name]
+    low, high = metric.text(one.low, FULL), metric.text(one.high, FULL)
+    text = metric.text(one.value, FULL) if low == high else f"{low}…{high}"
+    if ends is None or math.isnan(ends[0]):
+        return text
+    return f"{text} [{metric.text(ends[0], FULL)}, {metric.text(ends[1], FULL)}]"

@@ -13,7 +13,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtr
 
 from lightning_sasv.checks import check_known
 from lightning_sasv.errors import InputError
@@ -212,6 +211,8 @@ def seeds_are_clear(differences: Sequence[float], alpha: float = 0.05) -> bool:
     d = np.asarray(differences, float)
     if d.size < 2 or not (spread := float(d.std(ddof=1))) > 0:
         return False
+    from scipy.special import stdtr
+
     t = abs(float(d.mean())) / (spread / math.sqrt(d.size))
     return 2 * float(stdtr(d.size - 1, -t)) <= alpha
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtri
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.intervals import is_clear
@@ -98,6 +97,8 @@ def speakers_needed(
     """
     if difference == 0 or not math.isfinite(deviation):
         return math.inf
+    from scipy.special import ndtri
+
     z = ndtri(1 - alpha / 2 / comparisons) + ndtri(power)
     return speakers * float(z * deviation / abs(difference)) ** 2
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.errors import InputError
@@ -252,6 +251,8 @@ def widened(alpha: float, speakers: int) -> float:
         >>> [round(widened(0.05, speakers) / 2, 4) for speakers in (48, 20, 10)]
         [0.021, 0.0159, 0.0086]
     """
+    from scipy.special import ndtr, stdtrit  # a third of a start; few speakers have no intervals
+
     t = stdtrit(speakers - 1, 1 - alpha / 2)
     return 2 * float(ndtr(-math.sqrt(speakers / (speakers - 1)) * t))
 
@@ -263,6 +264,8 @@ def bias_of(value: float, replicates: Floats) -> float:
         >>> bias_of(1.0, np.array([0.0, 1.0, 2.0]))
         0.0
     """
+    from scipy.special import ndtri
+
     below, equal = np.count_nonzero(replicates < value), np.count_nonzero(replicates == value)
     return float(ndtri((below + equal / 2) / replicates.size))
 
@@ -294,6 +297,8 @@ def bca_tails(bias: float, skew: float, alpha: float) -> tuple[float, float]:
         >>> [round(share, 6) for share in bca_tails(0.0, 0.0, 0.05)]
         [0.025, 0.025]
     """
+    from scipy.special import ndtr, ndtri
+
     found = []
     for sign in (1.0, -1.0):
         z = bias + sign * float(ndtri(alpha / 2))

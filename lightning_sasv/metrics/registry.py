@@ -29,7 +29,12 @@ from lightning_sasv.checks import (
 from lightning_sasv.decisions.costs import PRESETS, CostModel, as_cost_model
 from lightning_sasv.decisions.policy import compared
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional.cllr import cllr_parts_of, warn_if_infinite
+from lightning_sasv.metrics.functional.cllr import (
+    CllrParts,
+    cllr_of,
+    cllr_parts_of,
+    warn_if_infinite,
+)
 from lightning_sasv.metrics.functional.cross_entropy import cross_entropy_of, refitted
 from lightning_sasv.metrics.functional.dcf import (
     DCF,
@@ -43,7 +48,7 @@ from lightning_sasv.metrics.functional.dcf import (
     rates_at_eer,
     t_dcf_of,
 )
-from lightning_sasv.metrics.functional.eer import Convention, rate_of, threshold_of
+from lightning_sasv.metrics.functional.eer import Convention, hter_of, rate_of, threshold_of
 from lightning_sasv.metrics.functional.points import Classes, Unpaired
 from lightning_sasv.metrics.functional.teer import Rule, meeting_of, tandem_eer_of
 from lightning_sasv.plugins import Registry
@@ -99,6 +104,7 @@ class Settings:
         t_eer_rule: How the t-EER is found.
         cm_point: Prior of spoofs and costs of a miss and of a false acceptance of the
             countermeasure's DCF; by default those of ``tandem_costs``.
+        carried: Threshold of the EER on the corpus that a system was fitted on, for the HTER.
 
     Example:
         >>> Settings(convention="rocch").costs.p_target
@@ -115,6 +121,7 @@ class Settings:
     asv_rates: ASVRates | None = None
     t_eer_rule: Rule = "interpolated"
     cm_point: tuple[float, float, float] | None = None
+    carried: float | None = None
 
     @property
     def cm_weights(self) -> tuple[float, float]:
@@ -269,7 +276,13 @@ def _part(key: str, find: Callable[[Classes, Settings], tuple[Any, ...]], part: 
 
 
 def _cllr(task: str, part: str) -> Function:
-    return _part(f"cllr {task}", lambda classes, _: cllr_parts_of(classes.task(task)), part)
+    def cost(classes: Classes, _: Settings) -> float:
+        return classes.once(f"cost {task}", lambda: cllr_of(classes.task(task)))
+
+    def parts(classes: Classes, settings: Settings) -> CllrParts:
+        return cllr_parts_of(classes.task(task), cost(classes, settings))
+
+    return cost if part == "cllr" else _part(f"cllr {task}", parts, part)
 
 
 def _dcf(task: str, part: str) -> Function:
@@ -295,6 +308,15 @@ def _actual(classes: Classes, settings: Settings) -> float:
 def _of_parts(_: Classes, __: Settings) -> float:
     """What :func:`macro_a_dcf` gives for the parts of a test set, which classes do not know."""
     raise UndefinedMetricError("no parts")
+
+
+def _hter(part: str) -> Function:
+    def rates(classes: Classes, settings: Settings) -> tuple[float, ...]:
+        if settings.carried is None:
+            raise UndefinedMetricError("no threshold of another corpus")
+        return hter_of(classes.task("sasv"), settings.carried)
+
+    return _part("HTER", rates, part)
 
 
 def _at_dev_threshold(classes: Classes, settings: Settings) -> float:
@@ -420,6 +442,8 @@ _ENTRIES = (
     ),
     _fact("macro_a_dcf", "a-DCF min, mean of parts", ("parts",), _of_parts, "cost"),
     _fact("common_a_dcf", "the same at one threshold", ("parts",), _of_parts, "cost"),
+    _fact("hter", "HTER at the carried threshold", ("carried",), _hter("pooled"), "rate"),
+    _fact("hter_macro", "HTER, macro", ("carried",), _hter("macro"), "rate"),
     _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
     *_eer("asv", "ASV EER", tables=_GROUPS),
     Metric("asv_cllr", "ASV Cllr", "bits", _ASV, _cllr("asv", "cllr")),
@@ -737,27 +761,38 @@ def explained_metrics(
     return _evaluate(classes, settings, llrs, allow_missing)
 
 
-def balanced_weights(groups: ArrayLike, labels: ArrayLike) -> Floats:
+@dataclass(frozen=True)
+class Balance:
     """Weights with which each group counts the same in each class: a large number / trials.
 
     An error rate is then the mean over groups of the error rate in each (of those that have trials
     of the class); where counts are whole numbers, to nine digits.
 
-    Args:
-        groups: Group of each trial, e.g. its codec.
-        labels: ``TrialClass`` codes or words.
+    Attributes:
+        cells: Group and class of each trial as one number.
 
     Example:
-        >>> weights = balanced_weights(["a", "a", "b"], ["target", "target", "target"])
+        >>> weights = Balance.of(["a", "a", "b"], ["target", "target", "target"]).weights()
         >>> (weights / weights.sum()).tolist()
         [0.25, 0.25, 0.5]
     """
-    codes = as_labels(labels)
-    names = np.unique(np.asarray(groups).astype(str), return_inverse=True)[1]
-    check_same_length({"groups": names, "labels": codes})
-    cells = names * len(TrialClass) + codes
-    counts = np.bincount(cells)
-    return _WHOLE / counts[cells]
+
+    cells: np.ndarray
+
+    @classmethod
+    def of(cls, groups: ArrayLike, labels: ArrayLike) -> Balance:
+        """The balance of groups, e.g. codecs, and ``TrialClass`` codes or words of trials."""
+        codes = as_labels(labels)
+        names = np.unique(np.asarray(groups).astype(str), return_inverse=True)[1]
+        check_same_length({"groups": names, "labels": codes})
+        return cls(names * len(TrialClass) + codes)
+
+    def weights(self, drawn: Any = None) -> Floats:
+        """Weight of each trial, of a replicate by how often it was drawn."""
+        counts = np.bincount(self.cells, drawn).astype(float)
+        share = np.divide(_WHOLE, counts, out=np.zeros_like(counts), where=counts > 0)[self.cells]
+        found: Floats = share if drawn is None else share * drawn
+        return found
 
 
 def unpaired_metrics(

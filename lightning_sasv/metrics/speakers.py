@@ -10,7 +10,7 @@ import numpy as np
 from lightning_sasv.checks import ArrayLike, as_trials, check_same_length
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import DEFAULTS, Settings, values_of
-from lightning_sasv.trials import CLASS_ORDER
+from lightning_sasv.trials import CLASS_ORDER, claimed_speakers
 
 
 class SpeakerErrors(NamedTuple):
@@ -79,7 +79,7 @@ def zoo(
     Args:
         scores: One score per trial.
         labels: ``TrialClass`` codes or words.
-        speakers: Enrolled speaker of each trial.
+        speakers: Enrolled speaker of each trial; models of one speaker are one.
         threshold: Accept iff score > threshold; by default that of the SASV-EER of all trials.
         settings: Convention of the EERs.
 
@@ -92,7 +92,8 @@ def zoo(
         [('a', 0), ('b', 1)]
     """
     array, codes = as_trials(scores, labels)
-    names, of_trial = np.unique(np.asarray(speakers).astype(str), return_inverse=True)
+    claimed = claimed_speakers(np.asarray(speakers).astype(str).tolist())
+    names, of_trial = np.unique(claimed, return_inverse=True)
     check_same_length({"scores": array, "speakers": of_trial})
     if threshold is None:
         whole = Classes({"sasv": array}, codes)

@@ -1,26 +1,30 @@
 """Score files larger than memory: read in parts, each a table like any other.
 
 The layout is found in the first part, by what it holds; the others are read in the same way. Text
-is cut at line ends, Parquet comes in polars' batches. A key is followed in the order of its trials.
+is cut at line ends, Parquet comes in polars' batches. Labels of a key: :mod:`.keys`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.limits import LINE_BYTES
 from lightning_sasv.scores.detect import Found, find_layout
+from lightning_sasv.scores.keys import labelled, rows_from
 from lightning_sasv.scores.layouts import LAYOUTS, is_number
 from lightning_sasv.scores.meaning import canonical, with_role
 from lightning_sasv.scores.parquet import MAGIC
 from lightning_sasv.scores.read import plain_types
 from lightning_sasv.scores.reading import Reading, turned
-from lightning_sasv.scores.table import ScoreTable, check_numbers
-from lightning_sasv.scores.text import Shape, first_bytes, read_grid
+from lightning_sasv.scores.spool import Space
+from lightning_sasv.scores.table import ScoreTable, check_numbers, plain_names
+from lightning_sasv.scores.text import Shape, first_bytes, read_grid, refuse_other_kinds
 
 STDIN = "-"
 PART = 1 << 26
@@ -30,35 +34,83 @@ ROWS = 1 << 18
 
 
 def scan(
-    path: str | Path, key: ScoreTable | None = None, how: Reading | None = None,
-    role: str | None = None,
-) -> Iterator[ScoreTable]:  # fmt: skip
+    files: str | Path | Sequence[tuple[str | None, str | Path]],
+    key: ScoreTable | str | Path | None = None,
+    how: Reading | None = None,
+    key_how: Reading | None = None,
+    space: Space | None = None,
+) -> Iterator[ScoreTable]:
     """The trials of a file, part by part.
 
     Args:
-        path: A score file of any layout of text, Parquet, or ``-`` for standard input.
-        key: Trials with labels, in the order of the file.
-        how: How the file is read.
-        role: Whose scores they are: ``asv``, ``cm`` or ``sasv``.
+        files: A score file of any layout of text, Parquet, or ``-`` for standard input; or several
+            that are joined by trial, each with its role: ``asv``, ``cm`` or ``sasv``.
+        key: Trials with labels, or their file, which is read in parts too.
+        how: How the files are read.
+        key_how: How the file of the key is read.
+        space: Memory and folder for files in another order than the first; takes notes.
 
     Yields:
         Tables with labels and scores.
 
     Raises:
-        InputError: As for :func:`.read.read_table`, with file and line; a key whose trials stand in
-            another order, or are more or fewer.
+        InputError: As for :func:`.read.read_table`, with file and line; trials of the key without
+            a score.
     """
-    how = how or Reading()
-    parquet = str(path) != STDIN and first_bytes(Path(path)) == MAGIC
-    start = 0
-    for table in _parquet(Path(path), how) if parquet else _text(Path(path), how):
-        checked = check_numbers(with_role(table, role), how.allow_missing)
-        if key is not None:
-            checked = _labelled(checked, key, start)
-        start += len(table)
-        yield turned(checked, how)
-    if key is not None and start != len(key):
-        raise InputError(f"{path} has {start:,} trials, the key {key.path} {len(key):,}")
+    how, space = how or Reading(), space or Space()
+    given = [(None, files)] if isinstance(files, str | Path) else list(files)
+    given.sort(key=lambda one: one[0] == "cm")  # trials before utterances
+    role = given[0][0] if len(given) == 1 else None
+    parts, *others = (_with_role(_parts_of(Path(path), how), own) for own, path in given)
+    for more in others:
+        parts = labelled(more, parts, space, how.allow_missing)
+    if key is not None:
+        trials = _slices(key) if isinstance(key, ScoreTable) else _key(Path(key), key_how)
+        parts = labelled(parts, trials, space, how.allow_missing)
+    for table in _by_labels(parts, role):
+        found = turned(table, how)
+        space.notes += [note for note in found.notes if note not in space.notes]
+        yield found
+
+
+def _with_role(parts: Iterator[ScoreTable], role: str | None) -> Iterator[ScoreTable]:
+    return parts if role is None else (with_role(table, role) for table in parts)
+
+
+def _by_labels(parts: Iterator[ScoreTable], role: str | None) -> Iterator[ScoreTable]:
+    """Scores whose role the labels tell, the same in all parts."""
+    known: list[str] = []
+    for table in parts:
+        found = with_role(table, role)
+        if not table.score_columns and "score" in table:
+            known = known or found.score_columns
+            if known != found.score_columns:
+                raise InputError(
+                    f"{table.where(0)}: the labels make this {found.score_columns[0]}, those "
+                    f"before {known[0]}; say whose scores they are, e.g. sasv={table.path}"
+                )
+        yield found
+
+
+def _slices(table: ScoreTable) -> Iterator[ScoreTable]:
+    """A table in parts."""
+    return (rows_from(table, start, ROWS) for start in range(0, len(table), ROWS))
+
+
+def _key(path: Path, how: Reading | None) -> Iterator[ScoreTable]:
+    for table in _parts_of(path, how or Reading()):
+        table.need(["label"], "a key")
+        yield table.without_scores()
+
+
+def _parts_of(path: Path, how: Reading) -> Iterator[ScoreTable]:
+    """The parts of a file, checked."""
+    parquet = str(path) != STDIN and first_bytes(path) == MAGIC
+    for table in _parquet(path, how) if parquet else _text(path, how):
+        checked = check_numbers(table, how.allow_missing)
+        if how.ids == "name":
+            checked = replace(checked, frame=plain_names(checked.frame))
+        yield replace(checked, by_row=True) if how.ids == "none" else checked
 
 
 def rows_of(path: str | Path) -> int:
@@ -74,20 +126,6 @@ def rows_of(path: str | Path) -> int:
     return int(path.stat().st_size / (len(head) / lines))
 
 
-def _labelled(table: ScoreTable, key: ScoreTable, start: int) -> ScoreTable:
-    """A part with the labels of the same rows of a key."""
-    part = key.frame[start : start + len(table)]
-    ids = table.ids if len(table.ids) < len(key.ids) else key.ids
-    if len(part) != len(table) or not (part.select(ids).equals(table.frame.select(ids))):
-        raise InputError(
-            f"{table.where()}: the trials from row {start + 1} on are not those of the key "
-            f"{key.path} in its order; sort both alike, or take --exact true, which joins them in "
-            "memory"
-        )
-    more = [name for name in part.columns if name not in table or name == "label"]
-    return replace(table, frame=table.frame.with_columns(part.select(more).get_columns()))
-
-
 def _parquet(path: Path, how: Reading) -> Iterator[ScoreTable]:
     import polars as pl
 
@@ -98,7 +136,7 @@ def _parquet(path: Path, how: Reading) -> Iterator[ScoreTable]:
         for batch in pl.scan_parquet(path, glob=False).collect_batches(
             chunk_size=ROWS, maintain_order=True
         ):
-            frame, first = plain_types(path, batch), start
+            frame, first = plain_types(path, batch, start), start
             table = ScoreTable(frame, path, "parquet", lambda row, first=first: first + row + 1)  # type: ignore[misc]
             yield canonical(table, LAYOUTS["parquet"], how.labels)
             start += len(frame)
@@ -114,15 +152,20 @@ def _text(path: Path, how: Reading) -> Iterator[ScoreTable]:
     lines = 0
     for part in _parts(path):
         if found is None:
+            refuse_other_kinds(path, part[:4])
             found = find_layout(
                 path, part[: 1 << 20].rpartition(b"\n")[0] + b"\n", how.format, how.labels
             )
+        if b"\0" in part:
+            at = lines + part[: part.index(b"\0")].count(b"\n") + 1
+            raise InputError(f"{path}, line {at}: a NUL byte, which no text has; write it again")
         numbers = [name for name in found.columns if name == "score" or is_number(name)]
-        shape = Shape(found.columns, numbers, found.separator, 0 if lines else found.header)
-        grid, before = read_grid(path, part, shape), lines
-        line = lambda row, grid=grid, before=before: before + grid.line(row)  # noqa: E731
+        header = 0 if lines else found.header
+        grid = read_grid(path, part, Shape(found.columns, numbers, found.separator, header, lines))
         notes = found.notes if not lines else ()
-        table = ScoreTable(grid.frame, path, found.layout.name, line, found.guessed, notes=notes)
+        table = ScoreTable(
+            grid.frame, path, found.layout.name, grid.line, found.guessed, notes=notes
+        )
         yield canonical(table, found.layout, how.labels)
         lines += part.count(b"\n")
     if found is None:
@@ -132,17 +175,18 @@ def _text(path: Path, how: Reading) -> Iterator[ScoreTable]:
 def _parts(path: Path) -> Iterator[bytes]:
     """The bytes of a file or of standard input, cut at line ends."""
     if str(path) == STDIN:
-        yield from _cut(sys.stdin.buffer)
+        yield from _cut(path, sys.stdin.buffer)
         return
     with path.open("rb") as file:
-        yield from _cut(file)
+        yield from _cut(path, file)
 
 
-def _cut(file: BinaryIO) -> Iterator[bytes]:
-    rest = b""
+def _cut(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    rest = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
     while content := file.read(PART):
         content = (rest + content).replace(b"\r\n", b"\n")
         whole, sign, rest = content.rpartition(b"\n")
+        LINE_BYTES.check(path, len(rest))
         if sign:
             yield whole + sign
     if rest:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.counting import Counts
@@ -15,6 +17,14 @@ from lightning_sasv.metrics.functional.grid import Grid
 from lightning_sasv.metrics.registry import Settings
 
 COLUMNS = ("asv", "cm", "sasv")
+
+
+def examples(few: int) -> settings:
+    """So many examples; ``make fuzz`` takes 10,000."""
+    number = int(os.environ.get("SASV_FUZZ_EXAMPLES", str(few)))
+    return settings(
+        max_examples=number, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
 
 
 def edge_scores() -> list[float]:

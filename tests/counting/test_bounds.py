@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_sasv.counting import Counts
@@ -17,7 +17,7 @@ from lightning_sasv.metrics.bootstrap import replicate_weights
 from lightning_sasv.metrics.bounds import available
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import METRICS, Settings, explained, values_of
-from tests.counting.cases import COLUMNS, coarse_metrics, count, trials
+from tests.counting.cases import COLUMNS, coarse_metrics, count, examples, trials
 
 CONVENTIONS = ("asvspoof", "interpolated", "max", "rocch")
 NAMES = available(dict.fromkeys(COLUMNS), Settings())
@@ -36,7 +36,7 @@ def test_what_counts_give() -> None:
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 @given(case=trials(), bits=st.integers(0, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_bounds_hold_the_exact_value(
     convention: Any, case: dict[str, np.ndarray], bits: int
 ) -> None:
@@ -53,7 +53,7 @@ def test_bounds_hold_the_exact_value(
 
 
 @given(case=trials(infinite=True), bits=st.integers(0, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_infinite_scores(case: dict[str, np.ndarray], bits: int) -> None:
     own = Settings()
     state, truth = count(case, bits), exact(case, own, SEVEN)
@@ -62,7 +62,7 @@ def test_infinite_scores(case: dict[str, np.ndarray], bits: int) -> None:
 
 
 @given(case=trials(), bits=st.integers(0, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_coarser_grids_give_wider_bounds(case: dict[str, np.ndarray], bits: int) -> None:
     names = ["sasv_eer", "min_a_dcf", "cllr_min", "t_eer_closest"]
     own = Settings(convention="interpolated")
@@ -73,7 +73,7 @@ def test_coarser_grids_give_wider_bounds(case: dict[str, np.ndarray], bits: int)
 
 @pytest.mark.parametrize("convention", ["asvspoof", "interpolated", "max", "rocch"])
 @given(case=trials(), bits=st.integers(0, 3), seed=st.integers(0, 99))
-@settings(max_examples=25)
+@examples(40)
 def test_bounds_of_replicates(
     convention: Any, case: dict[str, np.ndarray], bits: int, seed: int
 ) -> None:
@@ -84,14 +84,13 @@ def test_bounds_of_replicates(
     if not set(names) <= state.metrics(own).keys():
         return
     crossed = bool(seed % 2)
-    found = state.bootstrap(
-        names, "speaker-attack" if crossed else "speaker", 39, seed=seed, settings=own
-    )
+    way, n = "speaker-attack" if crossed else "speaker", 9
+    found = state.bootstrap(names, way, n, 0.2, seed=seed, settings=own)
     clusters = (case["clusters"], case["attacks"]) if crossed else case["clusters"]
     if crossed and (case["attacks"] == "-").all():
         return
     classes = Classes({name: case[name] for name in COLUMNS}, case["labels"])
-    drawn = replicate_weights(case["labels"].size, clusters, 39, seed)
+    drawn = replicate_weights(case["labels"].size, clusters, n, seed)
     for number, weights in enumerate(drawn):
         truth = values_of(names, classes.weighted(weights), own)
         for name, one in found.items():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lightning_sasv.counting import Counts
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional.grid import Grid
+from tests.counting.cases import examples
 
 GRIDS = [Grid(0, 0, 1), Grid(7, -16, 4), Grid(2, -5, 3), Grid(3, -1022, 1024), Grid(14, -4, 6)]
 ODD = [np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1.8e308, -1.8e308, 2.3e-308]
@@ -27,6 +28,7 @@ def test_bins_are_those_of_a_search(grid: Grid) -> None:
     np.testing.assert_array_equal(grid.bins(scores), np.searchsorted(grid.edges, scores))
 
 
+@examples(60)
 @given(st.lists(st.floats(allow_nan=False), min_size=1), st.integers(0, 9))
 def test_scores_lie_in_their_bins(scores: list[float], bits: int) -> None:
     column, grid = np.array(scores), Grid(bits)
@@ -35,6 +37,7 @@ def test_scores_lie_in_their_bins(scores: list[float], bits: int) -> None:
     assert (np.maximum(column, -1.7976931348623157e308) >= grid.lower(bins)).all()
 
 
+@examples(60)
 @given(st.lists(st.floats(allow_nan=False), min_size=1), st.integers(0, 9), st.integers(0, 5))
 def test_bins_of_a_coarsening_are_unions(scores: list[float], bits: int, more: int) -> None:
     column, coarse, fine = np.array(scores), Grid(bits), Grid(bits + more)

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from lightning_sasv.counting import Counts
-from lightning_sasv.counting.column import UNIT
+from lightning_sasv.counting import Counts, file
 from lightning_sasv.counting.file import FORMAT
 from lightning_sasv.counting.replicates import _Product
 from lightning_sasv.counting.state import Source, merged
+from lightning_sasv.counting.sums import UNIT
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import sha256
-from tests.counting.cases import COLUMNS, count, trials
-
-FAST = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+from lightning_sasv.limits import Limit
+from tests.counting.cases import COLUMNS, count, examples, trials
 
 
 def digest(state: Counts, folder: Path) -> str:
@@ -34,7 +34,7 @@ def part(case: dict[str, np.ndarray], chosen: Any) -> dict[str, np.ndarray]:
 
 
 @given(case=trials(infinite=True), data=st.data())
-@FAST
+@examples(30)
 def test_shards_in_any_order_and_shape(
     case: dict[str, np.ndarray], data: st.DataObject, tmp_path: Path
 ) -> None:
@@ -60,13 +60,30 @@ def test_shards_in_any_order_and_shape(
 
 
 @given(case=trials(), bits=st.integers(0, 4))
-@FAST
+@examples(30)
 def test_coarsened_then_merged_is_merged_then_coarsened(
     case: dict[str, np.ndarray], bits: int, tmp_path: Path
 ) -> None:
     half = np.arange(case["labels"].size) % 2 == 0
     fine, coarse = count(part(case, half), bits + 2), count(part(case, ~half), bits)
     assert digest(fine + coarse, tmp_path) == digest(count(case, bits), tmp_path)
+
+
+def test_names_of_any_kind_are_the_same_state(tmp_path: Path) -> None:
+    names, labels, scores = ["b", "a", "b", "-"], np.array([1, 0, 2, 1], np.int8), np.arange(4.0)
+    kinds = [names, np.array(names), np.array(names, object), pl.Series(names)]
+    kinds += [pl.Series(names, dtype=pl.Enum(["c", "-", "b", "a"]))]
+    kinds += [pl.Series(names, dtype=pl.Categorical), pl.Series(["b", "a", "b", None])]
+    found = set()
+    for kind in kinds:
+        state = Counts()
+        state.add(labels, kind, kind, sasv=scores)
+        found.add(digest(state, tmp_path))
+    assert len(found) == 1
+    with pytest.raises(InputError, match=r"clusters have shape \(3,\); there are 4 labels"):
+        Counts().add(labels, names[:3], sasv=scores)
+    with pytest.raises(InputError, match=r"attacks have shape \(2, 2\); there are 4 labels"):
+        Counts().add(labels, names, np.array(names).reshape(2, 2), sasv=scores)
 
 
 def test_losses_are_whole_numbers_of_any_size() -> None:
@@ -76,16 +93,17 @@ def test_losses_are_whole_numbers_of_any_size() -> None:
     column = state.columns["sasv"]
     plain = [math.log1p(math.exp(-abs(s))) + max(-s, 0.0) for s in scores.tolist()]
     total = sum(Fraction(loss) for loss in plain)
-    assert abs(Fraction(column.losses(1)[0], UNIT) - total) <= Fraction(scores.size, 2 * UNIT)
+    assert abs(Fraction(column.sums.losses(1)[0], UNIT) - total) <= Fraction(scores.size, 2 * UNIT)
     again = Counts()
     for score in scores[::-1]:
         again.add(np.ones(1, np.int8), sasv=[score])
-    assert again.columns["sasv"].losses(1) == column.losses(1)
+    assert again.columns["sasv"].sums.losses(1) == column.sums.losses(1)
 
 
 def test_cells_beyond_32_bits_are_widened() -> None:
     state = count({**_some(), "labels": np.array([0, 1, 2], np.int8)})
     column = state.columns["sasv"]
+    column.counts(3)
     column._trials = np.iinfo(np.int32).max
     column._counts[column._counts > 0] = np.iinfo(np.int32).max
     state.add(["spoof"], ["a"], ["A1"], asv=[1.0], cm=[1.0], sasv=[1.0])
@@ -95,6 +113,7 @@ def test_cells_beyond_32_bits_are_widened() -> None:
 def test_products_of_large_counts_are_exact() -> None:
     state = count({**_some(), "labels": np.array([0, 1, 2], np.int8)})
     column = state.columns["sasv"]
+    column.counts(3)
     for most in (2**22, 2**24 - 1, 2**24 + 1, 2**30 + 1):
         column._counts[column._counts > 0] = most
         block = _Product(column, state.codes, state.order).block(np.full((1, 3), 3, np.int64))
@@ -116,6 +135,10 @@ def test_what_cannot_be_merged() -> None:
     twice.add(["target"], sasv=[1.0], source=source)
     with pytest.raises(InputError, match=r"shard_1\.csv is in both states"):
         one.merge(twice)
+    copied = Counts()  # the same trials in a file of another name
+    copied.add(["target"], sasv=[1.0], source=source._replace(name="copy.parquet", size=99))
+    with pytest.raises(InputError, match=r"copy\.parquet is in both states"):
+        one.merge(copied)
 
 
 def test_cuts_of_one_state_alone_become_bounds() -> None:
@@ -144,8 +167,10 @@ def _saved(folder: Path) -> Path:
         (lambda h: h.replace('["a", 0, "A1"]', '["a", 9, "A1"]'), "no class of trials"),
         (
             lambda h: h.replace('["a", 0, "A1"]', '["a", 1, "-"]'),
-            "no class of trials, or there twice",
+            "a row is there twice",
         ),
+        (lambda h: h.replace('["a", 1, "-"]', '["a", 1, "A1"]'), "no class of trials"),
+        (lambda h: h.replace('["a", 1, "-"]', '["b", 2, "-"]'), "rows and classes do not have"),
         (lambda h: h.replace('"target": 1', '"target": 5'), "but says"),
         (lambda h: h[:-9], "damaged|JSON"),
     ],
@@ -154,8 +179,8 @@ def test_headers_that_lie(tmp_path: Path, change: Any, message: str) -> None:
     path = _saved(tmp_path)
     from safetensors import safe_open
 
-    with safe_open(path, framework="numpy") as file:
-        header = file.metadata()["counts"]
+    with safe_open(path, framework="numpy") as opened:
+        header = opened.metadata()["counts"]
     assert change(header) != header
     save_file(load_file(path), path, {"counts": change(header)})
     with pytest.raises(InputError, match=message):
@@ -166,8 +191,8 @@ def test_arrays_that_lie(tmp_path: Path) -> None:
     path = _saved(tmp_path)
     from safetensors import safe_open
 
-    with safe_open(path, framework="numpy") as file:
-        header = file.metadata()
+    with safe_open(path, framework="numpy") as opened:
+        header = opened.metadata()
     sound = load_file(path)
     for name, value in sound.items():
         for wrong in (value[:-1], value.astype(np.float32), np.append(value, value)):
@@ -191,3 +216,25 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         Counts.load(tmp_path / "none.counts.safetensors")
     with pytest.raises(InputError, match=r"is called NAME\.counts\.safetensors"):
         Counts().save(tmp_path / "a.csv")
+
+
+def test_a_header_that_claims_more_than_any_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _saved(tmp_path)
+    monkeypatch.setattr(file, "_CELLS", Limit(8, "cells of counts"))
+    with pytest.raises(InputError, match="more than 8 cells of counts"):
+        Counts.load(path)
+
+
+def test_a_state_that_is_interrupted_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: Any, path: Path, __: Any) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(file, "save_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _saved(tmp_path)
+    assert not list(tmp_path.iterdir())

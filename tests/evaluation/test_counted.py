@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation import CountedResults, evaluate, merge
-from lightning_sasv.evaluation.count import read_size
+from lightning_sasv.evaluation.sizes import read_size
 from lightning_sasv.files import sha256
+from lightning_sasv.metrics.bounds import bounded_text
+from lightning_sasv.report import write_report
 from lightning_sasv.scores import stream
 from lightning_sasv.scores.stream import scan
 
@@ -68,6 +71,8 @@ def test_values_are_those_of_the_exact_way(files: Path) -> None:
         assert one.exact, name
         assert one.value == pytest.approx(exact.value("all", name), abs=1e-12), name
     for name, one in found.intervals["all"].items():
+        assert one.low_between[0] - 1e-12 <= one.low <= one.low_between[1] + 1e-12, name
+        assert one.high_between[0] - 1e-12 <= one.high <= one.high_between[1] + 1e-12, name
         truth = exact.intervals["all"].get(name)
         if truth is not None and truth.method == "bca" and not name.startswith("t_"):
             assert one.low == pytest.approx(truth.low, abs=0.02), name
@@ -113,17 +118,55 @@ def test_a_key_in_the_same_order(files: Path, frame: pl.DataFrame) -> None:
     with_key = counted("scores.csv", key="key.csv", ci="none").metrics["scores"]
     alone = counted("all.csv", ci="none").metrics["all"]
     assert {name: alone[name] for name in with_key} == with_key
-    frame.reverse().select("speaker", "utterance", "label").write_csv("other.csv")
-    with pytest.raises(InputError, match=r"not those of the key other\.csv in its order"):
-        counted("scores.csv", key="other.csv")
     frame[:-5].select("speaker", "utterance", "label").write_csv("short.csv")
-    with pytest.raises(InputError, match=r"not those of the key|has 6,000 trials, the key"):
-        counted("scores.csv", key="short.csv")
+    found = counted("scores.csv", key="short.csv", ci="none")
+    assert sum(found.states["scores"].trials.values()) == ROWS - 5
+    assert any("5 scores belong to no trial of the key" in note for note in found.notes)
+
+
+def test_a_key_in_any_order_gives_the_same_state(files: Path, frame: pl.DataFrame) -> None:
+    key = frame.select("speaker", "utterance", "attack", "label")
+    frame.select("speaker", "utterance", "sasv_score").write_csv("scores.csv")
+    key.write_csv("key.csv")
+    key.sample(fraction=1, shuffle=True, seed=4).write_csv("other.csv")
+    ways: list[dict[str, Any]] = [
+        {"key": "key.csv"},
+        {"key": "other.csv"},
+        {"key": "other.csv", "memory": "300KB", "scratch": "scratch"},
+    ]
+    states = [f"{k}.counts.safetensors" for k in range(3)]
+    found = [counted("scores.csv", state=s, **way) for s, way in zip(states, ways, strict=True)]
+    assert len({sha256(state) for state in states}) == 1
+    assert found[0].metrics == found[1].metrics == found[2].metrics
+    assert not list(Path("scratch").iterdir())
+
+
+def test_groups_of_a_state(files: Path, frame: pl.DataFrame) -> None:
+    exact = evaluate("all.csv", by="attack,speaker", ci="none")
+    found = counted("all.csv", by="attack,speaker", ci="none", state="a.counts.safetensors")
+    again = counted("a.counts.safetensors", by="attack,speaker", ci="none")
+    assert next(iter(again.groups["attack"].values())) == found.groups["attack"]["all"]
+    for column in ("attack", "speaker"):
+        groups = found.groups[column]["all"]
+        assert groups.keys() == exact.groups[column]["all"].keys()
+        for group, values in groups.items():
+            for name, one in values.items():
+                truth = exact.groups[column]["all"][group][name]
+                if not np.isnan(truth):
+                    assert one.low - 1e-12 <= truth <= one.high + 1e-12, (group, name)
+                if one.exact:
+                    assert one.value == pytest.approx(truth, abs=1e-12), (group, name)
+    block = found.to_dict()["systems"]["all"]["sets"]["trials"]
+    assert block["by"]["attack"].keys() == block["by_bounds"]["attack"].keys() == {"A1", "A2"}
+    frame.drop("attack").write_csv("none.csv")
+    with pytest.raises(InputError, match="--by attack: these counts know no attacks"):
+        counted("none.csv", by="attack")
 
 
 def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["evaluate", "all.csv", "--state", "a.counts.safetensors", "--replicates", "60"])
-    assert "6,000 trials counted; values exact" in capsys.readouterr().err
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"6,000 rows: counted \(\d\.\d GB\); values exact after a second read", said)
     main(["merge", "a.counts.safetensors", "--out", "b.counts.safetensors"])
     main(
         [
@@ -135,19 +178,20 @@ def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "b.csv",
             "--ci",
             "speaker",
+            "--by",
+            "attack",
         ]
     )
     shown = capsys.readouterr().out
     assert "trials, counted" in " ".join(shown.split())
     assert "impostors are not drawn" in " ".join(shown.split())
+    assert "b by attack" in shown
     entry = json.loads(Path("b.json").read_text())["systems"]
     ((_, system),) = entry.items()
     one = system["sets"]["trials"]
     assert set(one["bounds"]["sasv_eer"]) == {"low", "high", "exact"}
-    assert (
-        one["of"]["trials"] == {"spoof": 2396, "target": 1214, "nontarget": 2390}
-        or one["of"]["trials"]
-    )
+    words = pl.read_csv("all.csv")["label"]
+    assert one["of"]["trials"] == {word: (words == word).sum() for word in words.unique()}
     assert one["of"]["sources"][0]["name"] == "all.csv"
     assert Path("b.csv").read_text().startswith("system,metric,value,low_bound")
 
@@ -173,7 +217,7 @@ def test_many_rows_are_counted_by_themselves(files: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "attack"}, "--by needs the trials in memory"),
+        ({"by": "codec"}, "--by codec needs the trials in memory"),
         ({"ci": "trial"}, "counts do not know single trials"),
         ({"memory": "lots"}, "--memory lots: expected a size"),
         ({"grid": 40}, "a grid has from 0 to 14 bits"),
@@ -203,8 +247,125 @@ def test_bad_files(files: Path, frame: pl.DataFrame) -> None:
         evaluate("all.csv", state="a.counts.safetensors", ci="none")
 
 
+def test_what_a_state_cannot_do(files: Path, frame: pl.DataFrame) -> None:
+    """Another grid by hand, exact values or trials of counts, files that are not all of a state."""
+    for name, part in (("a", frame[:3000]), ("b", frame[3000:])):
+        part.write_csv(f"{name}.csv")
+        evaluate(f"{name}.csv", state=f"{name}.counts.safetensors", ci="none")
+    merge(["a.counts.safetensors", "b.counts.safetensors"], "m.counts.safetensors")
+    for options, message in (
+        ({"grid": 9}, r"--grid 9: m\.counts\.safetensors was counted with 7 bits of sasv.*again"),
+        ({"exact": True}, r"--exact true: m\.counts.*holds counts, no trials.*--refine FILE,FILE"),
+        ({"by": "codec"}, r"--by codec .*a state holds no trials\): evaluate its files instead"),
+        (
+            {"refine": "a.csv"},
+            r"not those that were counted; .* 6,000 trials.*--refine a.csv,b.csv",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            evaluate("m.counts.safetensors", ci="none", **options)  # type: ignore[arg-type]
+    assert counted("m.counts.safetensors", ci="none", grid=7).metrics
+    found = counted("m.counts.safetensors", ci="none", refine="b.csv,a.csv", exact=True)
+    (metrics,) = found.metrics.values()
+    assert all(one.exact for name, one in metrics.items() if name != "t_eer_closest")
+
+
+def test_a_class_that_no_shard_has(
+    files: Path, frame: pl.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = frame.filter(pl.col("label") != "target").select(
+        "speaker", "utterance", "attack", "label", "sasv_score"
+    )
+    for name, part in (("a", left[:1500]), ("b", left[1500:])):
+        part.write_csv(f"{name}.csv")
+        main(["evaluate", f"{name}.csv", "--state", f"{name}.counts.safetensors", "--ci", "none"])
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"{name}.csv: no target trials, and no metric without them; the state" in said
+    merge(["a.counts.safetensors", "b.counts.safetensors"], "m.counts.safetensors")
+    with pytest.raises(InputError, match=r"m\.counts\.safetensors: no target trials.*all classes"):
+        evaluate("m.counts.safetensors", ci="speaker")
+
+
 def test_parts_are_tables_with_their_lines(files: Path) -> None:
     parts = list(scan("all.csv"))
     assert len(parts) > 3
     assert sum(map(len, parts)) == ROWS
     assert parts[1].line(0) == len(parts[0]) + 2
+
+
+def test_the_page_of_a_state(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    found = counted("all.csv", state="a.counts.safetensors")
+    main(["report", "a.counts.safetensors", "--replicates", "60", "--figures", "figures"])
+    assert "6,000 trials, counted: a.html" in " ".join(capsys.readouterr().out.split())
+    page = Path("a.html").read_text()
+    (bounds,) = counted("a.counts.safetensors", ci="none").metrics.values()
+    assert bounded_text("sasv_eer", bounds["sasv_eer"]) in page
+    ends = found.states["all"].bootstrap(["sasv_eer"], "speaker-attack", 60)["sasv_eer"]
+    assert f"{100 * ends.low:.4f}, {100 * ends.high:.4f}" in page
+    assert page.count("<svg") == 3
+    assert "<script" not in page
+    assert "all.csv" in page
+    assert "A2" in page
+    assert {path.name for path in Path("figures").iterdir()} >= {"det_sasv.svg", "det_cm.png"}
+    main(["report", "a.counts.safetensors", "--replicates", "0"])  # its own page is replaced
+    assert "95 % interval" in Path("a.html").read_text()
+    Path("b.html").write_text("mine")
+    with pytest.raises(InputError, match=r"b\.html holds something else"):
+        write_report("a.counts.safetensors", out="b.html")
+
+
+def test_what_happens_to_labels_of_countermeasures(files: Path, frame: pl.DataFrame) -> None:
+    spoof = frame["label"] == "spoof"
+    words = pl.Series("label", ["spoof" if one else "bonafide" for one in spoof])
+    both = frame.with_columns(words).select(
+        "speaker", "utterance", "label", "asv_score", "cm_score"
+    )
+    both.write_csv("cm.csv")
+    assert counted("cm.csv", ci="none").metrics["cm"].keys() == {
+        name for name in counted("all.csv", ci="none").metrics["all"] if name.startswith("cm_")
+    }
+    both.sort(words).reverse().write_csv("sorted.csv")  # spoofs alone at first
+    with pytest.raises(InputError, match=r"sorted\.csv, line \d+: labels say bonafide here"):
+        counted("sorted.csv")
+
+
+def test_lines_of_later_parts_are_named(files: Path, frame: pl.DataFrame) -> None:
+    text = Path("all.csv").read_text().splitlines()
+    text[5000] = text[5000].rsplit(",", 1)[0] + ",word"
+    Path("word.csv").write_text("\n".join(text) + "\n")
+    with pytest.raises(InputError, match=r"word\.csv, line 5001.*word"):
+        counted("word.csv")
+    text[5000] = "a,b"
+    Path("short.csv").write_text("\n".join(text) + "\n")
+    with pytest.raises(InputError, match=r"short\.csv, line 5001"):
+        counted("short.csv")
+    text[5000] = text[4999].replace("u4998", "u4998\0")
+    Path("nul.csv").write_text("\n".join(text) + "\n")
+    with pytest.raises(InputError, match=r"nul\.csv, line 5001: a NUL byte"):
+        counted("nul.csv")
+    late = pl.when(pl.col("utterance") != "u5432").then(pl.col("sasv_score"))
+    frame.with_columns(late.alias("sasv_score")).write_parquet("late.parquet")
+    with pytest.raises(InputError, match=r"late\.parquet, row 5433, column sasv_score"):
+        counted("late.parquet")
+    whole = Path("all.parquet").read_bytes()
+    Path("cut.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"cut\.parquet.*write it again"):
+        counted("cut.parquet")
+
+
+def test_one_shard_without_speakers_or_without_a_class(files: Path, frame: pl.DataFrame) -> None:
+    frame[:3000].write_csv("one.csv")
+    frame[3000:].drop("speaker").filter(pl.col("label") != "target").write_csv("two.csv")
+    for name in ("one", "two"):
+        evaluate(f"{name}.csv", state=f"{name}.counts.safetensors", ci="none")
+    merge(["one.counts.safetensors", "two.counts.safetensors"], "m.counts.safetensors")
+    found = counted("m.counts.safetensors", ci="speaker")
+    state = next(iter(found.states.values()))
+    assert sum(state.trials.values()) == 3000 + (frame[3000:]["label"] != "target").sum()
+    assert next(iter(found.intervals.values()))["sasv_eer"].low > 0  # trials of nobody stay
+    assert "-" in {row.speaker for row in state.rows}
+    frame.filter(pl.col("label") != "target").write_csv("none.csv")
+    left = counted("none.csv", ci="none").metrics["none"]
+    assert "sasv_eer" not in left
+    assert "cm_eer" in left

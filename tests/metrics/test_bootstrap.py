@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.utils import resample
 
 from lightning_sasv.metrics import bootstrap as module
-from lightning_sasv.metrics.bootstrap import impostors, replicate_weights
+from lightning_sasv.metrics.bootstrap import ClusterDraws, impostors, replicate_weights
 from lightning_sasv.metrics.bootstrap import resample as draw_all
 from lightning_sasv.metrics.functional import (
     COLUMNS,
@@ -87,6 +87,13 @@ def test_every_metric_every_way_is_that_of_the_resampled_trials(
     assert values == pytest.approx({name: expected[name] for name in COLUMNS}, rel=1e-12)
     assert weighted(columns, labels, np.ones_like(labels)) == pytest.approx(values, rel=1e-12)
     assert all(one.undefined == 0 and one.low <= one.high for one in found.values())
+
+
+def test_sums_over_drawn_clusters_are_those_of_the_bootstrap(simulated: Columns) -> None:
+    speaker = simulated["speaker"]
+    rows = np.random.default_rng(0).integers(0, 2, (3, speaker.size))
+    weights = np.array([*replicate_weights(speaker.size, speaker, 7, seed=3)])
+    assert np.array_equal(ClusterDraws(speaker, 7, 3).sums(rows), rows @ weights.T)
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -38,7 +38,15 @@ from lightning_sasv.metrics.functional.dcf import (
     cm_dcf,
     t_dcf,
 )
-from lightning_sasv.metrics.functional.eer import EER, Convention, SASVEERs, eer, sasv_eers
+from lightning_sasv.metrics.functional.eer import (
+    EER,
+    HTER,
+    Convention,
+    SASVEERs,
+    eer,
+    hter,
+    sasv_eers,
+)
 from lightning_sasv.metrics.functional.points import DETCurve, ROCCurve, det_curve, roc_curve
 from lightning_sasv.metrics.functional.teer import TandemEER, TandemPath, t_eer, t_eer_path
 
@@ -54,7 +62,7 @@ if TYPE_CHECKING:
 __all__ = ["CllrParts", "ECECurve", "cllr", "cllr_decomposition", "cllr_min", "ece_curve"]
 __all__ += ["CrossEntropy", "cross_entropy"]
 __all__ += ["ASVSPOOF5_RATES", "DCF", "TDCF", "ASVRates", "a_dcf", "cm_dcf", "t_dcf"]
-__all__ += ["EER", "Convention", "SASVEERs", "eer", "sasv_eers"]
+__all__ += ["EER", "HTER", "Convention", "SASVEERs", "eer", "hter", "sasv_eers"]
 __all__ += ["DETCurve", "ROCCurve", "det_curve", "roc_curve"]
 __all__ += ["TandemEER", "TandemPath", "t_eer", "t_eer_path"]
 __all__ += ["ConfidenceInterval", "PairedInterval", "bootstrap", "paired_bootstrap"]

@@ -206,9 +206,9 @@ def cllr_of(task: Detection) -> float:
     return (positive.sum(positive_loss) / positive.total + false) / 2
 
 
-def cllr_parts_of(task: Detection) -> CllrParts:
-    """The decomposition of classes that are counted already."""
-    return parts_of(cllr_of(task), hull_cllr(hull(*task.pooled)))
+def cllr_parts_of(task: Detection, cost: float) -> CllrParts:
+    """The decomposition of classes that are counted already, with the Cllr ``cost``."""
+    return parts_of(cost, hull_cllr(hull(*task.pooled)))
 
 
 def hull_cllr(found: Hull) -> float:

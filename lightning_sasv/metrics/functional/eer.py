@@ -141,6 +141,54 @@ def sasv_eers(
     return SASVEERs(*(one.value for one in found), *(one.threshold for one in found))
 
 
+class HTER(NamedTuple):
+    """Half total error rates of one spoofing-aware score at a threshold.
+
+    Attributes:
+        pooled: ½ [P_miss + P_fa], nontargets and spoofs pooled by their counts in P_fa.
+        macro: The same with P_fa = ½ [P_fa,non + P_fa,spf].
+
+    Example:
+        >>> HTER(pooled=0.1, macro=0.2).macro
+        0.2
+    """
+
+    pooled: float
+    macro: float
+
+
+def hter(scores: ArrayLike, labels: ArrayLike, threshold: float) -> HTER:
+    """HTER(τ) = ½ [P_miss(τ) + P_fa(τ)] at a threshold that is given, as from another corpus.
+
+    At the EER threshold of the trials themselves the pooled one is their EER, so that HTER − EER is
+    the price of a threshold that was carried over.
+
+    Args:
+        scores: One score per trial; accept iff score > threshold.
+        labels: ``TrialClass`` codes or the words ``target``, ``nontarget``, ``spoof``.
+        threshold: The threshold.
+
+    Raises:
+        InputError: An empty class, a NaN, an unknown label, or lengths that differ.
+
+    Example:
+        >>> hter([2.0, 1.0, 0.0, 3.0], ["target", "nontarget", "spoof", "spoof"], 0.5)
+        HTER(pooled=0.3333333333333333, macro=0.375)
+    """
+    parts = (Steps(ascending(part)) for part in by_class(scores, labels))
+    return hter_of(Detection(*parts), threshold)
+
+
+def hter_of(task: Detection, threshold: float) -> HTER:
+    """Half total error rates of classes that are counted already."""
+    target, *kinds = task.parts
+    miss = float(target.up_to(threshold) / target.total)
+    accepted = [float(kind.total - kind.up_to(threshold)) for kind in kinds]
+    shares = [count / kind.total for count, kind in zip(accepted, kinds, strict=True)]
+    pooled = sum(accepted) / sum(kind.total for kind in kinds)
+    return HTER((miss + pooled) / 2, (miss + sum(shares) / len(shares)) / 2)
+
+
 def eer_of(task: Detection, convention: Convention = "asvspoof") -> EER:
     """Equal error rate and threshold of classes that are counted already."""
     return EER(rate_of(task, convention), threshold_of(task, convention))

@@ -79,15 +79,15 @@ class Grid(NamedTuple):
 
     def bins(self, scores: Floats) -> Index:
         """The bin of each score, none of which may be NaN."""
-        raw = np.ascontiguousarray(scores, np.float64).view(np.int64)
-        keys = raw & np.iinfo(np.int64).max
-        np.negative(keys, out=keys, where=raw < 0)
-        keys -= 1
-        keys >>= _MANTISSA - self.bits
-        first, last = self._ends
-        below = np.clip(keys, -last - 1, -first)
-        np.clip(keys, first - 1, last, out=keys)
-        keys += self._side - (first - 1)
-        below += last + 1
-        np.copyto(keys, below, where=(raw < 0) | (raw == 0))
+        shift, (first, last) = _MANTISSA - self.bits, self._ends
+        keys = np.add(scores, 0.0, dtype=np.float64).view(np.int64)  # there is no -0.0 any more
+        sign = keys - 1
+        sign >>= 63  # -1 up to 0.0, and 0 above it
+        keys &= np.iinfo(np.int64).max
+        keys -= sign
+        keys -= 1 + ((first - 1) << shift)
+        keys >>= shift
+        np.clip(keys, 0, last - first + 1, out=keys)
+        keys ^= sign  # downwards from -1 for negative scores
+        keys += self._side
         return keys

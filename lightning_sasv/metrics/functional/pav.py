@@ -89,14 +89,16 @@ def vertices(positives: Counts, negatives: Counts) -> Index:
     return ends
 
 
-def pooled(positives: Counts, negatives: Counts) -> Index:
+def pooled(positives: Counts, negatives: Counts, few: int = FEW) -> Index:
     """Where pools begin, and the end, of groups of trials in ascending order, none of them empty.
+
+    Up to ``few`` groups are pooled without scipy.
 
     Example:
         >>> pooled(np.array([0, 1, 0, 1]), np.array([1, 0, 1, 0]))
         array([0, 1, 3, 4])
     """
-    if positives.size <= FEW:
+    if positives.size <= few:
         return _merged(positives, positives + negatives)
     from scipy.optimize import isotonic_regression  # takes longer to import than few groups take
 
