@@ -6,9 +6,9 @@ those of that attack. The parts are pooled; bona fide trials are in them once fo
 spoofs count as often. Criterion: least SASV-EER, then least Cllr_min, means over the seeds: two for
 all points, six for the best three.
 
-`choose.py --root DIR --protocols DIR` scores every point of sweep.yaml and writes choice.csv;
-with the options of one point it scores that one, as a run of `lightning sweep`; `--eval` trains it
-with six seeds and shows what it gives on eval, speaker by speaker.
+`choose.py --root DIR --protocols DIR` scores every point of sweep.yaml, writes choice.csv, and
+shows what the choice, trained with six seeds, gives on eval, speaker by speaker. With the options
+of one point it scores that one, as a run of `lightning sweep`, or with `--eval` evaluates it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ from pytorch_lightning import Trainer
 from lightning_sasv.console import print_line, print_written
 from lightning_sasv.data import Corpus, SASVDataModule
 from lightning_sasv.data.challenge import load_corpus
-from lightning_sasv.data.corpus import TrainingSet
+from lightning_sasv.data.corpus import TrainingSet, TrialSet
 from lightning_sasv.data.protocols import UtteranceList
 from lightning_sasv.experiment.recipe import digest
 from lightning_sasv.experiment.sweep import grid
 from lightning_sasv.fusion import build_system
 from lightning_sasv.metrics.functional import cllr_min, eer, sasv_eers
 from lightning_sasv.models import SASVModule
+from lightning_sasv.models.heads import RECIPES
 from lightning_sasv.results import METRICS_FILE, write_metrics
 from lightning_sasv.trials import TrialClass
 
 HERE = Path(__file__).parent
 SEEDS, FINAL_SEEDS, FINALISTS = (1986, 1987), tuple(range(1986, 1992)), 3
-KNOWN = ("objective", "class_weights", "lr", "weight_decay", "epochs", "system")
+KNOWN = ("network", "class_weights", "lr", "weight_decay", "epochs")
+"""A network is head, objective and system, as cm/fused/L3."""
 NEURAL = "A08"
 """The one attack of the mini corpus that ends in a neural vocoder, unlike all of train and dev."""
 
@@ -53,13 +55,19 @@ def without(corpus: Corpus, attack: str | None) -> Corpus:
     """The same corpus, but for an attack in its training set."""
     rows = corpus.train.utterances
     keep = rows.attack != attack
-    kept = UtteranceList(**{name: values[keep] for name, values in vars(rows).items()})
+    columns = {
+        name: values for name, values in vars(rows).items() if isinstance(values, np.ndarray)
+    }
+    kept = UtteranceList(**{name: values[keep] for name, values in columns.items()})
     return replace(corpus, train=TrainingSet(kept, corpus.train.cm, corpus.train.find_asv))
 
 
 def trained(corpus: Corpus, point: dict[str, Any], seeds: Sequence[int]) -> SASVModule:
     """Heads after the last epoch: no dev trial is looked at."""
-    settings = {name: point[name] for name in ("objective", "lr", "weight_decay", "class_weights")}
+    head, objective, system = point["network"].split("/")
+    settings = {name: point[name] for name in ("lr", "weight_decay", "class_weights")}
+    shape = {n: v for n, v in RECIPES.get(system, {}).items() if n in ("hidden_dims", "lr_decay")}
+    settings |= {"head": head, "objective": objective, **shape}
     module = SASVModule(**settings, systems=(), seeds=tuple(seeds))
     data = SASVDataModule(seeds=tuple(seeds))
     data.__dict__["corpus"] = corpus
@@ -77,11 +85,16 @@ def trained(corpus: Corpus, point: dict[str, Any], seeds: Sequence[int]) -> SASV
 
 
 @torch.no_grad()
-def cm_scores(module: SASVModule, corpus: Corpus, split: str) -> np.ndarray:
-    """CM score of each trial, (seeds, trials)."""
-    data = getattr(corpus, split)
-    found: np.ndarray = module.head.score(data.probe_vectors).double().numpy()
-    return found.reshape(len(module.seeds), -1)[:, data.probe_of_trial.numpy()]
+def pairs_of(module: SASVModule, corpus: Corpus, split: str) -> np.ndarray:
+    """The two scores of each trial that systems fuse, (seeds, 2, trials)."""
+    data: TrialSet = getattr(corpus, split)
+    module.head.eval()
+    if module.joint:
+        scores = module.head.score(data.trial_vectors(torch.arange(len(data.trials))))
+        return module.parts[0].pair(scores).double().numpy().transpose(0, 2, 1)
+    found = module.head.score(data.probe_vectors).double().view(len(module.seeds), -1)
+    asv = data.asv_scores.double().expand(len(module.seeds), -1)
+    return torch.stack([asv, found[:, data.probe_of_trial]], 1).numpy()
 
 
 def parts(corpus: Corpus) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
@@ -101,10 +114,9 @@ def cross_validate(
 
     Both are means over the seeds.
     """
-    asv, label = corpus.dev.asv_scores.double().numpy(), corpus.dev.trials.label
-    attacks = sorted({attack for attack, *_ in parts(corpus)})
+    label, attacks = corpus.dev.trials.label, sorted({attack for attack, *_ in parts(corpus)})
     scores = {
-        attack: cm_scores(trained(without(corpus, attack), point, seeds), corpus, "dev")
+        attack: pairs_of(trained(without(corpus, attack), point, seeds), corpus, "dev")
         for attack in attacks
     }
     values = []
@@ -112,9 +124,9 @@ def cross_validate(
         pooled: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in seeds]
         for attack, _, fit, scored in parts(corpus):
             times = np.where(label[scored] == TrialClass.SPOOF, len(attacks), 1)
-            for seed, cm in zip(pooled, scores[attack], strict=True):
-                system = build_system(name).fit(asv[fit], cm[fit], label[fit])
-                fused = np.asarray(system(asv[scored], cm[scored]).sasv)
+            for seed, pair in zip(pooled, scores[attack], strict=True):
+                system = build_system(name).fit(*pair[:, fit], label[fit])
+                fused = np.asarray(system(*pair[:, scored]).sasv)
                 seed.append((fused.repeat(times), label[scored].repeat(times)))
         found = [tuple(map(np.concatenate, zip(*seed, strict=True))) for seed in pooled]
         rates = [sasv_eers(*one).sasv for one in found]
@@ -126,14 +138,10 @@ def cross_validate(
 def evaluate(corpus: Corpus, point: dict[str, Any]) -> dict[str, Any]:
     """What a point gives on eval, trained with six seeds, its system fitted on all of dev."""
     module, rows = trained(corpus, point, FINAL_SEEDS), corpus.eval.trials
-    pairs = [
-        (corpus.dev, cm_scores(module, corpus, "dev")),
-        (corpus.eval, cm_scores(module, corpus, "eval")),
-    ]
-    (dev, dev_cm), (_, eval_cm) = pairs
-    dev_asv, asv = (one.asv_scores.double().numpy() for one, _ in pairs)
-    fits = [build_system(point["system"]).fit(dev_asv, cm, dev.trials.label) for cm in dev_cm]
-    fused = [np.asarray(s(asv, cm).sasv) for s, cm in zip(fits, eval_cm, strict=True)]
+    dev, evaluation = (pairs_of(module, corpus, split) for split in ("dev", "eval"))
+    name, label = system_of(point), corpus.dev.trials.label
+    fits = [build_system(name).fit(*pair, label) for pair in dev]
+    fused = [np.asarray(one(*pair).sasv) for one, pair in zip(fits, evaluation, strict=True)]
     rates = [100 * sasv_eers(one, rows.label).sasv for one in fused]
     neural, mean = rows.attack == NEURAL, np.mean(fused, axis=0)
     target = rows.label == TrialClass.TARGET
@@ -150,6 +158,12 @@ def evaluate(corpus: Corpus, point: dict[str, Any]) -> dict[str, Any]:
         apart = [100 * eer(one[target], one[neural]).value for one in fused]
         found["SPF-EER of " + NEURAL] = float(np.mean(apart))
     return found
+
+
+def system_of(point: dict[str, Any]) -> str:
+    """The system of a point."""
+    name: str = point["network"].split("/")[2]
+    return name
 
 
 def sweep_points() -> list[dict[str, Any]]:
@@ -170,8 +184,8 @@ def main() -> None:
     parser.add_argument("--protocols", help="protocols, where they are not below ROOT")
     parser.add_argument("--out", default="results/small_corpus")
     parser.add_argument("--eval", action="store_true", help="the point's values on eval")
-    for name, kind in (("objective", str), ("system", str), ("class_weights", _value)):
-        parser.add_argument(f"--{name}", type=kind)
+    parser.add_argument("--network", help="head/objective/system, as film/three_class/F3")
+    parser.add_argument("--class_weights", type=_value)
     for name, number in (("lr", float), ("weight_decay", float), ("epochs", int)):
         parser.add_argument(f"--{name}", type=number)
     args = parser.parse_args()
@@ -192,9 +206,9 @@ def _run(corpus: Corpus, out: Path, args: argparse.Namespace) -> None:
     elif None not in point.values():
         folder = out / digest(list(map(str, point.values())))
         folder.mkdir(exist_ok=True)
-        [found] = cross_validate(corpus, point, [args.system])
+        [found] = cross_validate(corpus, point, [system_of(point)])
         sets = {"dev": {"values": found}}
-        write_metrics(folder / METRICS_FILE, {args.system: {"sets": sets}})
+        write_metrics(folder / METRICS_FILE, {system_of(point): {"sets": sets}})
         print_line(f"CV-SA: {found}")
         print_written(folder)
     else:
@@ -202,25 +216,35 @@ def _run(corpus: Corpus, out: Path, args: argparse.Namespace) -> None:
 
 
 def _choose(corpus: Corpus, path: Path) -> Path:
-    """Score every point of sweep.yaml, a training for all systems, and the best again."""
-    points, rows = sweep_points(), list[dict[str, Any]]()
-    systems = list(dict.fromkeys(point["system"] for point in points))
+    """Score every point of sweep.yaml, the best again, and evaluate the choice."""
+    rows = list[dict[str, Any]]()
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*KNOWN, "seeds", "sasv_eer", "cllr_min"])
         writer.writeheader()
-        for point in (one for one in points if one["system"] == systems[0]):
-            values = cross_validate(corpus, point, systems)
-            for name, found in zip(systems, values, strict=True):
-                rows.append({**point, "system": name, "seeds": len(SEEDS), **found})
+        for points in trainings(sweep_points()):
+            values = cross_validate(corpus, points[0], [system_of(point) for point in points])
+            for point, found in zip(points, values, strict=True):
+                rows.append({**point, "seeds": len(SEEDS), **found})
                 writer.writerow(rows[-1])
             file.flush()
         for row in sorted(rows, key=_criterion)[:FINALISTS]:
-            [found] = cross_validate(corpus, row, [row["system"]], FINAL_SEEDS)
+            [found] = cross_validate(corpus, row, [system_of(row)], FINAL_SEEDS)
             rows.append({**row, "seeds": len(FINAL_SEEDS), **found})
             writer.writerow(rows[-1])
     best = min((row for row in rows if row["seeds"] == len(FINAL_SEEDS)), key=_criterion)
     print_line(f"chosen: {best}")
+    for name, value in evaluate(corpus, best).items():
+        print_line(f"eval, {name}: {json.dumps(value)}")
     return path
+
+
+def trainings(points: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Points that share a training: they differ in the system alone."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for point in points:
+        network = point["network"].rpartition("/")[0]
+        found.setdefault(str({**point, "network": network}), []).append(point)
+    return list(found.values())
 
 
 def _criterion(row: dict[str, Any]) -> tuple[float, float]:

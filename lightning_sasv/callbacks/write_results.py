@@ -17,10 +17,12 @@ from lightning_sasv.callbacks.keep_best import checkpoint_in_use
 from lightning_sasv.callbacks.run_folder import folder_of_run, is_dry_run, take_folder
 from lightning_sasv.data.corpus import TrialSet
 from lightning_sasv.data.more_scores import trials_table
+from lightning_sasv.decisions.costs import as_cost_model
 from lightning_sasv.files import ensure_directory
-from lightning_sasv.fusion import SYSTEMS
+from lightning_sasv.fusion import KNOWN
 from lightning_sasv.fusion.doubts import reason_of
 from lightning_sasv.fusion.zoo import check_some_left
+from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.scoring import ScoredTrials, has_every_class, score_table
@@ -39,7 +41,7 @@ from lightning_sasv.results import (
     write_systems,
 )
 from lightning_sasv.scores import read_table
-from lightning_sasv.trials import OWN_CM, TWIN, FusedScores
+from lightning_sasv.trials import OWN_ASV, OWN_CM, TWIN, FusedScores
 
 
 class WriteResults(Callback):
@@ -54,7 +56,7 @@ class WriteResults(Callback):
         folder: Where to write; by default the folder of the run.
         logs: Log the metrics as well.
         beside: Keep the columns that score files have of other systems.
-        own: The network is that of its systems alone: its CM scores stand in columns of their own.
+        own: The network is that of its systems alone: its scores stand in columns of their own.
 
     Attributes:
         overwrite: Whether results that do not belong beside the new ones give way.
@@ -120,7 +122,8 @@ class WriteResults(Callback):
                 own = trials_of(trainer, pl_module)
                 at = self._dev.get(seed) or dev_thresholds(folder / METRICS_FILE, checkpoint)
                 known = None if data.name == "dev" else at
-                entries = set_entries(fused, own, origin, systems=systems, dev=known)
+                how = Settings(costs=as_cost_model(pl_module.corpus.eval.costs))
+                entries = set_entries(fused, own, origin, how, systems, known)
                 if data.name == "dev":
                     self._dev[seed] = thresholds_in(entries)
                 found = {
@@ -143,19 +146,22 @@ class WriteResults(Callback):
         new, path = score_table(data, scored, fused), scores_file(folder, data.name)
         if self.own:
             new.extra.update({f"{OWN_CM}{name}": new.cm for name in fused})
+            if scored.raw is not None:
+                new.extra.update({f"{OWN_ASV}{name}": new.asv for name in fused})
             new.extra.pop("cm_score", None)  # that of the shared network stays
         if self.beside and path.is_file():
             there = read_table(path).to_scores()
             kept = {n: column for n, column in there.extra.items() if n not in new.extra}
             extra = dict(sorted((kept | new.extra).items(), key=lambda item: _place(item[0])))
-            new = replace(new, cm=there.cm if self.own else new.cm, extra=extra)
+            main = there if self.own else new
+            new = replace(new, asv=main.asv, cm=main.cm, extra=extra)
         write_set(folder, data.name, new)
 
 
 def _place(column: str) -> tuple[bool, int, str]:
-    """Where a column stands: scores of systems in the order of their list, then CM scores."""
-    own, names = column.startswith(OWN_CM), list(SYSTEMS)
-    name = column.removeprefix(OWN_CM if own else PREFIX)
+    """Where a column stands: scores of systems in the order of their list, then of networks."""
+    own, names = column.startswith((OWN_CM, OWN_ASV)), list(KNOWN)
+    name = column.removeprefix(PREFIX).removeprefix(OWN_CM).removeprefix(OWN_ASV)
     return own, names.index(name) if name in names else len(names), name
 
 
@@ -187,20 +193,23 @@ def origin_of(
     checkpoint: Mapping[str, Any] | None = None,
 ) -> Origin:
     """Where the scores of a seed come from."""
-    corpus, data = pl_module.corpus.name, trainer.datamodule  # type: ignore[attr-defined]
+    data = trainer.datamodule  # type: ignore[attr-defined]
+    other = pl_module.trial_set().corpus
+    corpus = other or pl_module.corpus.name
     twin = corpus == TWIN
     device = trainer.strategy.root_device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return Origin(
         corpus,
         twin or None,
-        getattr(data, "scale", None) if twin else None,
-        getattr(data, "twin_seed", None) if twin else None,
+        getattr(data, "scale", None) if twin and not other else None,
+        getattr(data, "twin_seed", None) if twin and not other else None,
         (seed,),
         checkpoint,
         f"{device.type}:{name}".rstrip(":"),
         torch.get_num_threads(),
         str(trainer.precision),
+        trained_on=pl_module.corpus.name if pl_module.corpus.others else None,
     )
 
 

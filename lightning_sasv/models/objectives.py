@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax, logsigmoid, softplus
 
 from lightning_sasv.data.loaders import IGNORE
+from lightning_sasv.data.sampler import CLASS_PROBABILITIES
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.fusion import SYSTEMS, build_system
@@ -111,6 +112,10 @@ class Objective(nn.Module):
     def _total(self, counts: Tensor, weights: Tensor) -> Tensor:
         """Sum of the weights of a batch."""
         return counts @ weights
+
+    def pair(self, scores: Tensor) -> Tensor:
+        """Scores of a joint head in the places of an ASV and a CM score, (…, 2): one is both."""
+        return torch.stack([scores, scores], -1)
 
     def derivative(self, scores: Tensor, batch: Batch) -> list[Tensor]:
         """Derivative of the loss to the scores, and to each parameter of the objective."""
@@ -290,7 +295,9 @@ class DCFObjective(FusedObjective):
 class ThreeClassObjective(Objective):
     """``three_class``: spoof, target or nontarget? ℓ = −log softmax(z)_y, dℓ/dz = softmax(z) − e_y.
 
-    For heads with three logits z, in the order of ``TrialClass``.
+    For heads with three logits z, in the order of ``TrialClass``. Of class weights w and the shares
+    κ of the sampler, (¼, ½, ¼), the LLRs are z₁ − z₂ − log(w₁κ₁ / w₂κ₂) and
+    z₁ − z₀ − log(w₁κ₁ / w₀κ₀).
     """
 
     needs_asv = False
@@ -300,8 +307,20 @@ class ThreeClassObjective(Objective):
         known = batch.kind.clamp(min=0).unsqueeze(-1)
         return -log_softmax(scores, -1).gather(-1, known).squeeze(-1) * batch.weight
 
+    def derivative(self, scores: Tensor, batch: Batch) -> list[Tensor]:
+        """See the class; in closed form, which is quicker."""
+        known = batch.kind.clamp(min=0).unsqueeze(-1)
+        wrong = scores.softmax(-1).scatter_add(-1, known, -torch.ones_like(scores[..., :1]))
+        return [wrong * batch.weight.unsqueeze(-1)]
 
-OBJECTIVES = ("auto", "cm", "fused", "a_dcf")
+    def pair(self, scores: Tensor) -> Tensor:
+        """LLRs of target against nontarget, and against spoof."""
+        odds = [math.log(self.weights[k] * CLASS_PROBABILITIES[k]) for k in sorted(TrialClass)]
+        spoof, target, nontarget = (scores - scores.new_tensor(odds)).unbind(-1)
+        return torch.stack([target - nontarget, target - spoof], -1)
+
+
+OBJECTIVES = ("auto", "cm", "fused", "a_dcf", "three_class")
 MONITORS = ("val/cm_eer", "val/sasv_eer", "val/a_dcf")
 """What the best epoch can be chosen by."""
 
@@ -351,7 +370,15 @@ def make_objective(
     costs: CostModel,
     copies: int,
 ) -> Objective:
-    """An objective by its name; what one does not need is ignored."""
+    """An objective by its name; what one does not need is ignored.
+
+    Args:
+        name: One of :data:`OBJECTIVES`, but ``auto``.
+        rule: The rule whose score is trained for; ``None`` for a head that gives it itself.
+        class_weights: As for every objective.
+        costs: Cost model of the a-DCF.
+        copies: Stacked heads.
+    """
     if name == "cm":
         return CMObjective(class_weights)
     if name == "fused":
@@ -359,9 +386,6 @@ def make_objective(
     if name == "a_dcf":
         return DCFObjective(class_weights, rule, costs, copies)
     if name == "three_class":
-        raise InputError(
-            "model.objective: three_class needs three logits of a trial, and the CM head has two "
-            "of a probe; take cm, fused or a_dcf"
-        )
+        return ThreeClassObjective(class_weights)
     listed = f"{', '.join(OBJECTIVES)}{meant(name, OBJECTIVES)}"
     raise InputError(f"model.objective: expected one of {listed}, got {name!r}")

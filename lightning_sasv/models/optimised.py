@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.models.checkpointed import Checkpointed
-from lightning_sasv.models.cm_head import CMHead
+from lightning_sasv.models.stacked import Head
 
 _ELEMENTWISE = (
     *(optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adagrad),
@@ -73,13 +73,15 @@ class Optimised(Checkpointed):
         head: Stacked heads; every parameter begins with the axis of the seeds.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty in Adam.
+        lr_decay: How the learning rate falls from step to step.
         optimizer: Another optimiser.
         lr_scheduler: A schedule of the learning rate.
     """
 
-    head: CMHead
+    head: Head
     lr: float
     weight_decay: float
+    lr_decay: float = 0.0
     optimizer: Choice | None = None
     lr_scheduler: Choice | None = None
     _clip: Any = None
@@ -97,6 +99,8 @@ class Optimised(Checkpointed):
     def configure_optimizers(self) -> Any:
         """Adam over all stacked heads, or what was chosen; elementwise, so each has its own."""
         groups = self.parameter_groups()
+        if self.lr_decay and (self.optimizer or self.lr_scheduler):
+            raise InputError("model.lr_decay is of our own Adam; leave it, or --lr_scheduler, out")
         if self.optimizer is None:
             fused = self.device.type in ("cpu", "cuda")
             made: optim.Optimizer = optim.Adam(

@@ -30,10 +30,13 @@ FIXED = (
 )
 """Settings of the Trainer that a training is made of."""
 
-CORPUS = frozenset(
-    f"data.{name}" for name in ("root", "protocols", "name", "corpus", "scale", "twin_seed")
+OF_CORPUS = (
+    *("root", "protocols", "name", "corpus", "scale", "twin_seed"),
+    *("dev_corpus", "eval_corpus"),
 )
-"""What says which corpus it is; the same one may lie elsewhere."""
+"""Settings of the data that say which corpus it is; the same one may lie elsewhere."""
+
+CORPUS = frozenset(f"data.{name}" for name in OF_CORPUS)
 
 FREE = frozenset(
     {"trainer.max_epochs", "trainer.max_steps", "trainer.accelerator", "trainer.devices"}
@@ -82,7 +85,8 @@ def record(trainer: Trainer) -> MadeWith:
     }
     module: Any = trainer.lightning_module
     corpus = {"name": data.corpus.name, "fingerprint": data.corpus.fingerprint}
-    if getattr(module, "compares", False) and hasattr(data.corpus, "train"):
+    learns = any(getattr(module, name, False) for name in ("compares", "joint"))
+    if learns and hasattr(data.corpus, "train"):
         corpus["asv_train"] = data.corpus.train.asv_fingerprint
     fixed = {name: _plain(getattr(trainer, name, None)) for name in FIXED}
     fixed |= {name: _plain(getattr(module, name, None)) for name in ("optimizer", "lr_scheduler")}

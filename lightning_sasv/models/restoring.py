@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import pairwise
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from lightning_sasv.checkpoints import AtomicCheckpointIO, need_trust
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import is_inside
 from lightning_sasv.fusion.system import SIZED_BY_DATA
-from lightning_sasv.models.cm_head import IN_DIM
+from lightning_sasv.models.heads import make_head
 from lightning_sasv.plain import settings_of
 
 _LARGEST = 2**53
@@ -43,14 +42,17 @@ def check_sizes(
     """
     known = {name: one.default for name, one in settings_of(owner).items()}
     known |= settings
-    first = IN_DIM if known["in_dim"] is None else known["in_dim"]
-    widths, seeds = (first, *known["hidden_dims"], 2), len(known["seeds"])
-    wanted = [(seeds, *pair) for pair in pairwise(widths)]
-    found = [state.get(f"head.weight_{layer}", Tensor()).shape for layer in range(len(state))]
-    there = [tuple(shape) for shape in found if len(shape) > 1]
+    seeds, widths = len(known["seeds"]), known["hidden_dims"]
+    there = {name[5:]: tuple(one.shape) for name, one in state.items() if name[:5] == "head."}
+    wanted: dict[str, tuple[int, ...]] = {}
+    if len(widths) <= len(state):
+        with suppress(RuntimeError), torch.device("meta"):  # shapes alone; some are beyond bounds
+            head = make_head(known, known["seeds"])
+            wanted = {name: tuple(one.shape) for name, one in head.named_parameters()}
     if wanted != there:
-        asked = f"heads of widths {str(widths)[:100]} and {seeds} seeds"
-        raise _contradicts(path, asked, f"the shapes {str(there)[:200]}")
+        first = "" if known["in_dim"] is None else f" of {str(known['in_dim'])[:20]}"
+        asked = f"heads{first} of widths {str(widths)[:100]} and {seeds} seeds"
+        raise _contradicts(path, asked, f"the shapes {str([*there.values()])[:200]}")
     systems = {name.split(".")[1] for name in state if name.startswith("fusion.")}
     if len(known["systems"]) * seeds != len(systems):
         asked = f"{len(known['systems']) * seeds} fusion systems"

@@ -1,4 +1,4 @@
-"""Collecting the scores of distinct probes over batches and processes."""
+"""Collecting the scores of distinct probes, or trials, over batches and processes."""
 
 from __future__ import annotations
 
@@ -16,33 +16,36 @@ from lightning_sasv.trials import FusedScores, Scores, TrialClass
 
 
 class ProbeScores(Metric):
-    """CM scores of numbered probes, filled batch by batch and summed over processes.
+    """Scores of numbered probes or trials, filled batch by batch and summed over processes.
 
     A probe is scored by exactly one process and is zero in the others, so that the sum is exact
     and its order is that of the probe list, whatever the number of processes.
 
     Args:
         copies: Number of stacked heads.
-        probes: Number of distinct probes.
+        probes: Number of distinct probes, or of trials.
+        shape: Of the scores of one of them.
     """
 
     full_state_update = False
     scores: Tensor
     seen: Tensor
 
-    def __init__(self, copies: int, probes: int, **kwargs: Any) -> None:
+    def __init__(
+        self, copies: int, probes: int, shape: tuple[int, ...] = (), **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        zeros = torch.zeros(copies, probes, dtype=torch.float64)
+        zeros = torch.zeros(copies, probes, *shape, dtype=torch.float64)
         self.add_state("scores", zeros, dist_reduce_fx="sum")
         self.add_state("seen", torch.zeros(probes, dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, index: Tensor, scores: Tensor) -> None:
-        """Add the (copies, batch) scores of the probes ``index``."""
+        """Add the (copies, batch, …) scores of the probes ``index``."""
         self.scores[:, index] += scores.to(self.scores)
         self.seen[index] += 1
 
     def compute(self) -> tuple[Tensor, Tensor]:
-        """Scores (copies, probes), and which probes have one.
+        """Scores (copies, probes, …), and which probes have one.
 
         Raises:
             RuntimeError: When a probe was scored more than once.
@@ -57,11 +60,13 @@ class ScoredTrials(NamedTuple):
 
     Attributes:
         asv: (trials,) float64.
-        cm: (copies, trials) float64.
+        cm: (copies, trials) float64; of a joint head (copies, trials, 2), its own in the places of
+            an ASV and a CM score.
         label: (trials,) ``TrialClass`` codes.
         kept: (trials,) which trials of the list these are: all of them, unless the Trainer was
             told to score only some batches.
         more: Further scores (trials,) by their names.
+        raw: What a joint head gave, (copies, trials) or (copies, trials, 3).
     """
 
     asv: Tensor
@@ -69,6 +74,11 @@ class ScoredTrials(NamedTuple):
     label: Tensor
     kept: Tensor
     more: Mapping[str, Tensor] = MappingProxyType({})
+    raw: Tensor | None = None
+
+    def pair(self, cm: Tensor) -> tuple[Tensor, Tensor]:
+        """The two scores of each trial, by one copy of the head."""
+        return (self.asv, cm) if self.raw is None else (cm[:, 0], cm[:, 1])
 
     def columns(self, cm: Tensor) -> dict[str, Tensor]:
         """All scores by name, those of one copy of the head among them: ASV, CM, quality."""
@@ -78,7 +88,7 @@ class ScoredTrials(NamedTuple):
     def sides(self, cm: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """What a system fuses: ASV scores, CM scores, quality; of a pair (trials,) each."""
         if not self.more:
-            return self.asv, cm, None
+            return *self.pair(cm), None
         asv, own, quality = (
             [values for name, values in self.columns(cm).items() if name.startswith(f"{kind}_")]
             for kind in KINDS
@@ -108,13 +118,14 @@ def score_table(data: TrialSet, scored: ScoredTrials, fused: Mapping[str, FusedS
 
     Args:
         data: The trials.
-        scored: Their scores, ``cm`` being (trials,).
+        scored: Their scores, ``cm`` being of one copy of the head.
         fused: Fused scores by system.
     """
     kept, trials = scored.kept.numpy(), data.trials
+    asv, cm = scored.pair(scored.cm)
     return Scores(
-        scored.asv.numpy(),
-        scored.cm.numpy(),
+        asv.numpy(),
+        cm.numpy(),
         scored.label.numpy(),
         speaker=trials.speaker[kept],
         utterance=trials.utterance[kept],

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from torch.optim import Optimizer
 
 from lightning_sasv.data.loaders import TrainBlock
 from lightning_sasv.models.objectives import Batch, Objective
@@ -38,8 +39,13 @@ class Trained(Optimised):
 
     @property
     def compares(self) -> bool:
-        """Whether a training looks at the ASV embeddings of its trials."""
+        """Whether an objective looks at the cosines of its trials."""
         return any(one.needs_asv for one in self.parts)
+
+    @property
+    def joint(self) -> bool:
+        """Whether the head sees ASV embeddings, and gives the scores of a trial itself."""
+        return self.head.joint
 
     def objective_of(self, copy: int) -> Objective:
         """What a copy of the head is trained for."""
@@ -70,8 +76,9 @@ class Trained(Optimised):
         """
         vectors, parts = block.vectors.to(self.head.dtype), self._batches(block)
         optimizer, backward, step = self.stepper()
-        scores = []
+        scores, made = [], self.trainer.global_step
         for number, x in enumerate(vectors):
+            self._begin_step(optimizer.optimizer, made + number)
             score = self.head.score(x)
             scores.append(score.detach())
             optimizer.optimizer.zero_grad()
@@ -83,6 +90,15 @@ class Trained(Optimised):
             whole = zip(self.parts, split, parts, strict=True)
             losses = [one.losses(score, batch) for one, score, batch in whole]
         self._train_loss.append(torch.stack([one.flatten(1).sum(1) for one in losses]).sum(0))
+
+    def _begin_step(self, optimizer: Optimizer, step: int) -> None:
+        """Set what depends on the number of a step alone: learning rate, and dropout."""
+        if self.lr_decay:
+            optimizer.param_groups[0]["lr"] = self.lr / (1 + self.lr_decay * step)
+        if self.head.dropout:
+            rank, world = self.global_rank, self.trainer.world_size
+            batch: int = self.trainer.datamodule.batch_size  # type: ignore[attr-defined]
+            self.head.begin_step(step, batch, slice(rank, None, world))
 
     @property
     def _each(self) -> int:

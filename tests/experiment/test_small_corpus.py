@@ -15,7 +15,37 @@ from lightning_sasv.data.challenge import load_corpus
 from lightning_sasv.models import SASVModule
 from lightning_sasv.trials import TrialClass
 
-POINT = {"objective": "cm", "lr": 2e-4, "weight_decay": 0.03, "class_weights": (0.9, 0.1)}
+POINT = {"network": "cm/cm/B1", "lr": 2e-4, "weight_decay": 0.03, "class_weights": (0.9, 0.1)}
+
+
+def test_points_that_share_a_training_are_trained_once(choose: Any) -> None:
+    groups = choose.trainings(choose.sweep_points())
+    assert sorted(map(len, groups)) == [1] * 60 + [3] * 40
+    for points in groups:
+        assert len({point["network"].rpartition("/")[0] for point in points}) == 1
+
+
+@pytest.mark.parametrize("network", ["film/three_class/F3", "concat/fused/E2"])
+def test_joint_heads_are_points_too(choose: Any, network: str) -> None:
+    [found] = choose.cross_validate(
+        make_twin(0.01), {**POINT, "network": network, "epochs": 1}, [network[-2:]], (1986,)
+    )
+    assert 0 <= found["sasv_eer"] < 1
+
+
+def test_all_of_it_runs(
+    choose: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the points to the choice and its values on eval, with smaller numbers."""
+    points = [{**POINT, "epochs": 1}, {**POINT, "network": "film/fused/F2", "epochs": 1}]
+    monkeypatch.setattr(choose, "sweep_points", lambda: points)
+    for name, value in {"SEEDS": (1,), "FINAL_SEEDS": (1, 2), "FINALISTS": 1}.items():
+        monkeypatch.setattr(choose, name, value)
+    path = choose._choose(make_twin(0.01), tmp_path / "choice.csv")
+    assert len(path.read_text().splitlines()) == 1 + 2 + 1
+    said = capsys.readouterr().out
+    assert "chosen: " in said
+    assert "eval, SPF-EER of A08" in said
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +76,7 @@ def test_nothing_that_is_scored_was_seen(choose: Any, twin: Corpus) -> None:
 
 
 def test_a_point_is_scored_and_evaluated(choose: Any) -> None:
-    corpus, point = make_twin(0.01), {**POINT, "epochs": 3, "system": "B1"}
+    corpus, point = make_twin(0.01), {**POINT, "epochs": 3}
     first, other = choose.cross_validate(corpus, point, ["B1", "Post"])
     assert 0 <= first["sasv_eer"] < 0.5
     assert first != other
@@ -60,14 +90,14 @@ def test_the_configuration_is_the_choice(choose: Any, repository: Path) -> None:
     """configs/model/small_corpus.yaml is one of the points, and what README.md says was chosen."""
     config = yaml.safe_load((repository / "configs/model/small_corpus.yaml").read_text())
     own = {**config["model"], "epochs": config["trainer"]["max_epochs"]}
-    own["class_weights"] = tuple(own["class_weights"])
-    points = [{n: p[n] for n in own} for p in choose.sweep_points()]
-    assert own in points
+    own["class_weights"], objective = tuple(own["class_weights"]), own.pop("objective")
+    own["network"] = f"{own.pop('head', 'cm')}/{objective}/L3"
+    assert own in choose.sweep_points()
     lines = (repository / "experiments/small_corpus/README.md").read_text().splitlines()
     [chosen] = [line for line in lines if line.startswith("| **")]
     words = [word.strip(" *") for word in chosen.split("|")[1:]]
     weights = tuple(float(word) for word in words[1].split(","))
-    assert (words[0], weights) == (own["objective"], own["class_weights"])
+    assert (words[0], weights) == (own["network"], own["class_weights"])
     assert (float(words[2]), int(words[3])) == (own["weight_decay"], own["epochs"])
     SASVModule(**config["model"])
 

@@ -16,6 +16,7 @@ from lightning_sasv.data.loaders import IGNORE, TrainBlocks
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.models import SASVModule
+from lightning_sasv.models.heads import RECIPES
 from lightning_sasv.models.objectives import (
     POSTERIORS,
     CMObjective,
@@ -161,6 +162,11 @@ TRAINED = {
     "Post": {"systems": ("Post",)},
     "B1v2": {"systems": ("B1v2",)},
     "a_dcf": {"systems": ("Post",), "objective": "a_dcf"},
+    "E2": {"systems": ("E2",), **RECIPES["E2"]},
+    "E3": {"systems": ("E3",), **RECIPES["E3"]},
+    "F2": {"systems": ("F2",), **RECIPES["F2"]},
+    "F3": {"systems": ("F3",), **RECIPES["F3"], "dropout": 0.2},
+    "F2 a_dcf": {"systems": ("F2",), **RECIPES["F2"], "objective": "a_dcf"},
 }
 
 
@@ -185,7 +191,7 @@ def test_stacked_seeds_are_separate_runs(twin: Corpus, tmp_path: Path, name: str
             torch.testing.assert_close(mine[copy : copy + 1], own, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["B1v2", "a_dcf"])
+@pytest.mark.parametrize("name", TRAINED)
 def test_resumed_to_the_same_bits(twin: Corpus, tmp_path: Path, name: str) -> None:
     whole = fitted(twin, tmp_path / "whole", 2, 3, **TRAINED[name])
     path = tmp_path / "broken.ckpt"
