@@ -59,14 +59,15 @@ def simulate(
         pickles: Write embeddings as the challenge's pickles (.pk); false writes our own
             memory-mapped stores (.safetensors).
         overwrite: Write to OUT though it holds another corpus, or other files.
-        corpus: Corpus whose lists are written: sasv2022, asvspoof5, spoofceleb, wildspoof,
-            manifest (docs/corpora.md).
+        corpus: Corpus whose lists are written: sasv2022, asvspoof5, asvspoof5-progress,
+            spoofceleb, wildspoof, asvspoof2021-la, manifest (docs/corpora.md).
     """
     from lightning_sasv.data.challenge import save_corpus
+    from lightning_sasv.data.laid_out import check_twin
     from lightning_sasv.data.profiles import profile_named
     from lightning_sasv.data.twin import make_twin
 
-    profile_named(corpus)
+    check_twin(profile_named(corpus, "--corpus"))
     with lock(out):
         check_folder(out, CORPUS, overwrite)
         twin = make_twin(scale, seed)
@@ -82,19 +83,22 @@ def import_corpus(
     name: str | None = None,
     overwrite: bool = False,
 ) -> Corpus:
-    """Turn the challenge's pickles into memory-mapped embedding stores, with their protocols.
+    """Turn the challenge's pickles into memory-mapped embedding stores, with the corpus' lists.
 
     Pickles are read by an unpickler that admits only numpy arrays and plain containers: one that
-    would run code is refused. Nothing is written unless every trial has its embeddings.
+    would run code is refused. Nothing is written unless every trial has its embeddings. The
+    command also joins the folders that `lightning extract --shard` wrote.
 
     Args:
-        root: Folder with {asv,cm}_embd_{trn,dev,eval}.pk and spk_model_{dev,eval}.pk.
+        root: Folder with {asv,cm}_embd_{trn,dev,eval}.pk and spk_model_{dev,eval}.pk; or all
+            folders of shards.
         out: Folder to write.
         protocols: Folder with the protocols, when they are not below ROOT.
         name: Name of the corpus in tables; by default that of the folder ROOT.
         overwrite: Write to OUT though it holds another corpus, or other files.
     """
-    from lightning_sasv.data.challenge import load_corpus, save_corpus
+    from lightning_sasv.data.challenge import load_corpus, profile_of, save_corpus
+    from lightning_sasv.data.profiles import lists_of
 
     if Path(out).resolve() == Path(root).resolve():
         raise InputError(f"--out {out} is the folder that is imported; choose another one")
@@ -102,5 +106,8 @@ def import_corpus(
     corpus.check()
     with lock(out):
         check_folder(out, CORPUS, overwrite)
-        save_corpus(corpus, out, overwrite=overwrite)
+        folder = Path(protocols or root)
+        profile = profile_of(None, folder)
+        lists = [] if profile.name == "sasv2022" else lists_of(profile, folder)
+        save_corpus(corpus, out, overwrite=overwrite, layout=profile.name, lists=lists)
     return corpus

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +29,7 @@ from lightning_sasv.data.protocols import (
     TRIAL_PROTOCOL,
     TrialList,
     UtteranceList,
+    check_enrolled,
     read_enrolment,
     read_trials,
     read_trials_to_score,
@@ -34,9 +38,9 @@ from lightning_sasv.data.protocols import (
     write_utterances,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import ensure_directory, read_json, write_text
+from lightning_sasv.files import atomic_path, ensure_directory, read_json, write_text
 from lightning_sasv.places import refuse
-from lightning_sasv.trials import SPLITS, TWIN
+from lightning_sasv.trials import SPLITS, TWIN, UNKNOWN
 
 PICKLE = ".pk"
 
@@ -57,17 +61,22 @@ def trials_of(profile: Profile, split: str, protocols: Path) -> TrialList:
 
 
 def enrolment_of(files: SetFiles, protocols: Path, present: bool = False) -> dict[str, list[str]]:
-    """Enrolment utterances of each speaker of a set: the first group of lists that is there.
+    """Enrolment utterances of each speaker of a set; arguments as for :func:`enrolment_lists`."""
+    return read_enrolment(*enrolment_lists(files, protocols, present))
+
+
+def enrolment_lists(files: SetFiles, protocols: Path, present: bool = False) -> list[Path]:
+    """Enrolment lists of a set: the first group that is there.
 
     Args:
         files: The set.
         protocols: Folder of the lists.
-        present: Read those that are there, even if they are none.
+        present: Take those that are there, even if they are none.
     """
     there = {name for group in files.enrolment for name in group if any(protocols.rglob(name))}
     groups = [group for group in files.enrolment if there.intersection(group)] or files.enrolment
     names = [name for name in groups[0] if name in there or not present] if groups else []
-    return read_enrolment(*(find_file(protocols, name) for name in names))
+    return [find_file(protocols, name) for name in names]
 
 
 def utterances_of(profile: Profile, protocols: Path) -> UtteranceList:
@@ -86,11 +95,15 @@ def _load_trials(root: Path, protocols: Path, split: str, profile: Profile) -> T
         models = load_embeddings(root, stem)
     elif profile.pairwise:
         models = asv
+    elif "enrolment" in trials.more:
+        models = mean_models(asv, trials.enrolment(), f"enrolment models of {split}")
     else:
-        lists = enrolment_of(getattr(profile, split), protocols)
-        models = mean_models(asv, lists, f"enrolment models of {split}")
+        paths = enrolment_lists(getattr(profile, split), protocols)
+        check_enrolled(paths, asv, asv.source)
+        models = mean_models(asv, read_enrolment(*paths), f"enrolment models of {split}")
     named = split if profile.train is not None else "trials"  # of which nothing is measured
-    return TrialSet(named, trials, asv, load_embeddings(root, f"cm_embd_{split}"), models)
+    cm = load_embeddings(root, f"cm_embd_{split}")
+    return TrialSet(named, trials, asv, cm, models, costs=profile.costs)
 
 
 def corpus_name(root: Path, name: str | None) -> str:
@@ -119,6 +132,7 @@ def load_corpus(
     protocols: str | Path | None = None,
     name: str | None = None,
     corpus: str | None = None,
+    others: Mapping[str, str | None] | None = None,
 ) -> Corpus:
     """Corpus of a folder: the lists of a known corpus, and embeddings as the challenge has them.
 
@@ -130,16 +144,54 @@ def load_corpus(
         name: Name of the corpus in tables; by default the folder's.
         corpus: Which corpus' lists they are (``profiles.profiles``), or a YAML file of the same
             shape; by default the one whose lists are there.
+        others: Corpora of ``dev`` and ``eval`` where they are not of this one; :func:`trials_from`.
     """
-    root = Path(root)
+    root, named = Path(root), {split: one for split, one in (others or {}).items() if one}
     lists = Path(protocols) if protocols is not None else root
     profile = profile_of(corpus, lists)
-    profile.need("train", *SPLITS)
+    profile.need("train", *(split for split in SPLITS if split not in named))
     utterances = utterances_of(profile, lists)
     asv = partial(load_embeddings, root, "asv_embd_trn")  # read when a training needs them
     train = TrainingSet(utterances, load_embeddings(root, "cm_embd_trn"), asv)
-    dev, evaluation = (_load_trials(root, lists, split, profile) for split in SPLITS)
+    dev, evaluation = (
+        trials_from(named[split], split, root)
+        if split in named
+        else _load_trials(root, lists, split, profile)
+        for split in SPLITS
+    )
     return Corpus(corpus_name(root, name), train, dev, evaluation)
+
+
+def trials_from(text: str, split: str, root: Path | None = None) -> TrialSet:
+    """The dev or eval trials of another corpus than the one that is trained with.
+
+    Args:
+        text: Its folder, ``NAME=FOLDER`` to say which corpus it is, ``NAME=FOLDER,LISTS`` where its
+            lists lie elsewhere; or its name alone, where it is below ``root``.
+        split: ``dev`` or ``eval``.
+        root: Folder of the first corpus.
+
+    Raises:
+        InputError: There is no such corpus, or its trials have no labels.
+    """
+    name, sign, place = text.partition("=")
+    if not sign and Path(text).is_dir():
+        name, place = "", text
+    folder, _, lists = place.partition(",")
+    if not folder and root is not None:
+        folder = str(root / name if (root / name).is_dir() else root)
+    if not folder:
+        raise InputError(f"--data.{split}_corpus {text}: where is it? give {text}=FOLDER")
+    protocols = Path(lists or folder)
+    profile = profile_of(name or None, protocols)
+    profile.need(split)
+    found = _load_trials(Path(folder), protocols, split, profile)
+    if (found.trials.label == UNKNOWN).all():
+        raise InputError(
+            f"--data.{split}_corpus {text}: the trials of {profile.name} have no labels; score "
+            "them with `lightning predict`"
+        )
+    return replace(found, name=split, corpus=corpus_name(Path(folder), None))
 
 
 def load_evaluation(
@@ -206,6 +258,7 @@ def save_corpus(
     pickles: bool = False,
     overwrite: bool = True,
     layout: str = "sasv2022",
+    lists: Sequence[Path] = (),
 ) -> Path:
     """Write a corpus as protocols and embeddings that ``load_corpus`` reads.
 
@@ -215,25 +268,32 @@ def save_corpus(
         pickles: Write the embeddings as pickles, as the challenge does, instead of stores.
         overwrite: Replace another corpus that is there.
         layout: Corpus whose lists are written.
+        lists: Its lists, to be copied as they are.
     """
     out = ensure_directory(out)
     marker, content = out / MARKER, {"name": corpus.name, "data": corpus.fingerprint}
     if not overwrite and marker.exists() and read_json(marker) != content:
         refuse(out, "another corpus")
     write_text(marker, json.dumps(content) + "\n")  # first: never unnamed
-    if layout == "sasv2022":  # speaker models take the place of enrolment
+    profile = profile_named(layout)
+    if lists:
+        for path in lists:
+            with atomic_path(ensure_directory(out / "protocols") / path.name) as temporary:
+                shutil.copyfile(path, temporary)
+    elif layout == "sasv2022":  # speaker models take the place of enrolment
         write_utterances(out / "protocols" / TRAIN_PROTOCOL, corpus.train.utterances)
         for data in (corpus.dev, corpus.eval):
             write_trials(out / "protocols" / TRIAL_PROTOCOL.format(split=data.name), data.trials)
     else:
-        corpus = lay_out_as(corpus, profile_named(layout), ensure_directory(out / "protocols"))
-    sets = dict(profile_named(layout).sets())
+        corpus = lay_out_as(corpus, profile, ensure_directory(out / "protocols"))
+    sets = dict(profile.sets())
     stores = {"cm_embd_trn": corpus.train.cm} if "train" in sets else {}
     with suppress(InputError):  # it may have none
         stores |= {"asv_embd_trn": corpus.train.asv} if "train" in sets else {}
     for data in (one for one in (corpus.dev, corpus.eval) if one.name in sets):
         kinds = {"asv_embd": data.asv, "cm_embd": data.cm}
-        kinds |= {"spk_model": data.models} if layout == "sasv2022" else {}
+        enrolled = profile.pairwise or enrolment_lists(sets[data.name], out / "protocols", True)
+        kinds |= {} if enrolled else {"spk_model": data.models}
         stores |= {f"{kind}_{data.name}": store for kind, store in kinds.items()}
     for stem, store in stores.items():
         pickled, own = (out / "embeddings" / (stem + suffix) for suffix in (PICKLE, SUFFIX))

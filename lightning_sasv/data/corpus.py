@@ -20,8 +20,8 @@ from lightning_sasv.trials import SPLITS, TrialClass
 
 ASV_DIM, CM_DIM = 192, 160
 """Sizes of the ECAPA-TDNN and AASIST embeddings."""
-MANY_PAIRS = 1 << 30
-"""More pairs of probes and models are not all compared: 4 GB of cosines."""
+MANY_PAIRS = 1 << 26
+"""More pairs of probes and models are not all compared: 0.3 GB of cosines."""
 
 
 def mean_models(
@@ -99,6 +99,8 @@ class TrialSet:
         cm: CM embeddings of the probes.
         models: ASV embeddings of the enrolled speakers (mean over their enrolment utterances).
         more: Further scores of each trial, ``asv_…``, ``cm_…`` or ``quality_…``, by their names.
+        corpus: Name of the corpus that they are of, where it is another than that of training.
+        costs: Preset of the costs that results on them have.
     """
 
     name: str
@@ -107,6 +109,8 @@ class TrialSet:
     cm: EmbeddingStore
     models: EmbeddingStore
     more: Mapping[str, np.ndarray] = field(default_factory=dict)
+    corpus: str | None = None
+    costs: str = "a-dcf1"
 
     def __post_init__(self) -> None:
         if self.asv.dim != self.models.dim:
@@ -127,7 +131,7 @@ class TrialSet:
         """The distinct probe utterances: each is scored by the CM once."""
         return self._unique[0].tolist()
 
-    @property
+    @cached_property
     def probe_of_trial(self) -> Tensor:
         """For each trial, the number of its probe in ``probes``."""
         return torch.from_numpy(self._unique[1].reshape(-1))
@@ -135,7 +139,17 @@ class TrialSet:
     @cached_property
     def probe_vectors(self) -> Tensor:
         """CM embedding of each distinct probe."""
-        return self.cm.select(self.probes)
+        return self._of_probes(self.cm)
+
+    def _of_probes(self, store: EmbeddingStore) -> Tensor:
+        return store.vectors[self._rows_of_probes(store)]
+
+    def _rows_of_probes(self, store: EmbeddingStore) -> Tensor:
+        try:
+            return store.rows(self.probes)
+        except InputError as error:
+            at = self.trials.place(self.trials.utterance, store)
+            raise InputError(f"{at}{error}") from None
 
     @cached_property
     def label(self) -> Tensor:
@@ -147,23 +161,41 @@ class TrialSet:
         _ = self.asv_scores, self.probe_vectors
 
     @cached_property
+    def _enrolled(self) -> tuple[Tensor, Tensor]:
+        """ASV embeddings of the enrolled speakers, and for each trial the number of its own."""
+        speakers, model_of_trial = np.unique(self.trials.models, return_inverse=True)
+        try:
+            models = self.models.select(speakers.tolist())
+        except InputError as error:
+            at = self.trials.place(self.trials.models, self.models)
+            raise InputError(f"{at}{self.name}: speaker without enrolment model: {error}") from None
+        return models, torch.from_numpy(model_of_trial.reshape(-1))
+
+    @cached_property
+    def _probe_asv(self) -> Tensor:
+        return self._of_probes(self.asv)
+
+    def trial_vectors(self, rows: Tensor) -> Tensor:
+        """Embeddings of trials in a row: ASV of speaker and probe, CM of the probe."""
+        (models, of_trial), probe = self._enrolled, self.probe_of_trial[rows]
+        parts = models[of_trial[rows]], self._probe_asv[probe], self.probe_vectors[probe]
+        return torch.cat(parts, dim=1)
+
+    @cached_property
     def asv_scores(self) -> Tensor:
         """Cosine of each trial's probe and enrolled speaker; nothing here is trained.
 
         Every probe is compared with every speaker in one matrix product, and each trial picks
         its cell.
         """
-        speakers, model_of_trial = np.unique(self.trials.models, return_inverse=True)
-        try:
-            models = normalize(self.models.select(speakers.tolist()), dim=1)
-        except InputError as error:
-            raise InputError(f"{self.name}: speaker without enrolment model: {error}") from None
-        probes = normalize(self.asv.select(self.probes), dim=1)
-        of_trial = torch.from_numpy(model_of_trial.reshape(-1))
-        if len(probes) * len(models) > MANY_PAIRS:  # an enrolment of its own for each trial
-            pairs = torch.stack([self.probe_of_trial, of_trial], dim=1)
-            parts = (pairs[n : n + BLOCK].T for n in range(0, len(pairs), BLOCK))
-            return torch.cat([(probes[a] * models[b]).sum(dim=1) for a, b in parts])
+        own, of_trial = self._enrolled
+        models = normalize(own, dim=1)
+        if len(self.probes) * len(models) > MANY_PAIRS:  # nothing of all probes is in memory
+            rows = self._rows_of_probes(self.asv)[self.probe_of_trial]
+            pairs = zip(torch.split(rows, BLOCK), torch.split(of_trial, BLOCK), strict=True)
+            vectors = ((normalize(self.asv.vectors[a], dim=1), models[b]) for a, b in pairs)
+            return torch.cat([(probe * model).sum(dim=1) for probe, model in vectors])
+        probes = normalize(self._of_probes(self.asv), dim=1)
         cosines = probes @ models.T  # (probes, speakers)
         return cosines[self.probe_of_trial, of_trial]
 
@@ -190,6 +222,11 @@ class Corpus:
         _ = self.train.vectors
         for data in (self.dev, self.eval):
             data.check()
+
+    @property
+    def others(self) -> bool:
+        """Whether dev or eval are of another corpus than that of training."""
+        return any(one.corpus is not None for one in (self.dev, self.eval))
 
     @property
     def cm_stores(self) -> tuple[EmbeddingStore, ...]:
@@ -236,6 +273,11 @@ class TrialsAlone(Corpus):
     def check(self) -> None:
         """Look up every embedding."""
         self.eval.check()
+
+    @property
+    def others(self) -> bool:
+        """There is no training that they could be of."""
+        return False
 
     @property
     def cm_stores(self) -> tuple[EmbeddingStore, ...]:

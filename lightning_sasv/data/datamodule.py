@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +13,13 @@ from torch.utils.data import DataLoader
 
 from lightning_sasv.checkpoints import read_checkpoint, settings
 from lightning_sasv.console import print_note
-from lightning_sasv.data.challenge import load_corpus, load_evaluation, load_trials, profile_of
+from lightning_sasv.data.challenge import (
+    load_corpus,
+    load_evaluation,
+    load_trials,
+    profile_of,
+    trials_from,
+)
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import BlockLoader, InOrder, ProbeBatch, ProbeBatches, TrainBlocks
 from lightning_sasv.data.more_scores import check_sets, with_more_scores
@@ -45,6 +52,9 @@ class SASVDataModule(LightningDataModule):
             separated by commas, where ``root`` has no speaker models.
         corpus: Whose lists ``root`` has: sasv2022, asvspoof5, spoofceleb, manifest, or a YAML
             file (docs/corpora.md); by default the corpus whose lists are there.
+        dev_corpus: Another corpus whose dev trials systems are fitted on: its folder, or
+            NAME=FOLDER, or a name where it is below ``root``.
+        eval_corpus: Another corpus whose eval trials are evaluated, the same.
     """
 
     def __init__(
@@ -62,6 +72,8 @@ class SASVDataModule(LightningDataModule):
         trials: str | None = None,
         enrolment: str | None = None,
         corpus: str | None = None,
+        dev_corpus: str | None = None,
+        eval_corpus: str | None = None,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -70,6 +82,8 @@ class SASVDataModule(LightningDataModule):
                 raise InputError(f"data.{key} must be at least 1, got {self.hparams[key]}")
         self.root, self.protocols, self.name = root, protocols, name
         self.trials, self.enrolment, self.of = trials, enrolment, corpus
+        given = {"dev": dev_corpus, "eval": eval_corpus}
+        self.others = {split: one for split, one in given.items() if one}
         self.more_scores = check_sets(more_scores)
         self.scale, self.twin_seed = scale, twin_seed
         self.batch_size, self.steps_per_block = batch_size, steps_per_block
@@ -105,13 +119,16 @@ class SASVDataModule(LightningDataModule):
         if self.trials is not None and self.root is not None:
             return load_trials(self.root, self.trials, self.enrolment, self.name)
         if self.root is None:
-            return with_more_scores(make_twin(self.scale, self.twin_seed), self.more_scores)
+            own = make_twin(self.scale, self.twin_seed)
+            for split, one in self.others.items():
+                own = replace(own, **{split: trials_from(one, split)})  # type: ignore[arg-type]
+            return with_more_scores(own, self.more_scores)
         profile, said = profile_of(self.of, Path(self.protocols or self.root)), self.of is None
         if said and profile.name != "sasv2022":
             print_note(f"{self.root}: lists of {profile.name}; --data.corpus says otherwise")
-        if profile.train is None:
+        if profile.train is None and not self.others:
             return load_evaluation(self.root, self.protocols, self.name, profile)
-        corpus = load_corpus(self.root, self.protocols, self.name, self.of)
+        corpus = load_corpus(self.root, self.protocols, self.name, self.of, self.others)
         return with_more_scores(corpus, self.more_scores)
 
     def setup(self, stage: str) -> None:
@@ -120,10 +137,16 @@ class SASVDataModule(LightningDataModule):
             wrong = "needs --data.root, too" if stage == "predict" else "is for predict alone"
             raise InputError(f"--data.trials {wrong}")
         if stage != "predict" and self.root is not None and self.trials is None:
-            profile_of(self.of, Path(self.protocols or self.root)).need("train", *SPLITS)
+            needed = ("train", *(split for split in SPLITS if split not in self.others))
+            profile_of(self.of, Path(self.protocols or self.root)).need(*needed)
         self.corpus.check()
         if stage == "fit":
             TrialSampler(self.corpus.train.utterances)
+
+    def _says(self, word: str) -> bool:
+        """What the module says of itself; one of others need not."""
+        module = None if self.trainer is None else self.trainer.lightning_module
+        return bool(getattr(module, word, False))
 
     def _processes(self) -> tuple[int, int]:
         if self.trainer is None:
@@ -133,13 +156,12 @@ class SASVDataModule(LightningDataModule):
     def train_dataloader(self) -> BlockLoader:
         """Blocks of training steps."""
         of_epoch = self.corpus.train, self.seeds, self.batch_size
-        module = None if self.trainer is None else self.trainer.lightning_module
-        compared = getattr(module, "compares", False)  # a module of others need not say so
-        blocks = TrainBlocks(*of_epoch, *self._processes(), compared)
+        asked = self._says("compares"), self._says("joint")
+        blocks = TrainBlocks(*of_epoch, *self._processes(), *asked)
         return BlockLoader(blocks, self.steps_per_block, self.trainer)
 
     def _probes(self, data: TrialSet) -> DataLoader[ProbeBatch]:
-        batches = ProbeBatches(data, self.score_batch_size, *self._processes())
+        batches = ProbeBatches(data, self.score_batch_size, *self._processes(), self._says("joint"))
         return DataLoader(batches, batch_size=None, sampler=InOrder(batches))
 
     def val_dataloader(self) -> DataLoader[ProbeBatch]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import filecmp
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -18,14 +18,31 @@ from urllib.parse import quote, urlsplit
 from lightning_sasv.data.protocols import MARKER, TRIAL_PROTOCOL, TRIALS
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import ensure_directory, read_json, sha256, write_json
-from lightning_sasv.scores import write_table
+from lightning_sasv.scores import ScoreTable, write_table
+from lightning_sasv.scores.read import read_plain
+from lightning_sasv.scores.reading import Reading
 from lightning_sasv.scores.sources import read_key, read_source
 
-Name = Literal["sasv2022-scores", "sasv2022-protocols", "sasv2022-embeddings", "aasist-weights"]
+Name = Literal[
+    "sasv2022-scores",
+    "sasv2022-protocols",
+    "sasv2022-embeddings",
+    "aasist-weights",
+    "sasv2022-more",
+    "referee",
+]
 Begin = Callable[[str, int], Callable[[int], object]]
 """Begins the progress of a file, ``begin(name, size)``; what it returns is told of new bytes."""
 
 PUBLISHED = {"dev": "dev_scores_label.csv", "eval": "eval_scores.csv"}
+MORE = {
+    "asv_xvector": "ASVspoof2019.LA.asv.{split}.gi.trl.scores.txt",
+    "cm_ocsoftmax": "checkpoint_cm_score_gender_{split}.txt",
+}
+"""Further published scores of the same trials, by the column that they become."""
+COLUMNS_OF_MORE = ("asv_ecapa", "asv_xvector", "cm_aasist", "cm_ocsoftmax")
+FOLDERS = {"aasist-weights": "weights", "referee": "referee"}
+"""Where downloads go that do not belong to the corpus ``sasv2022``."""
 MIRROR_VARIABLE = "SASV_MIRROR"
 """Environment variable with the address of a mirror, in place of both hosts."""
 RETRIES = 4
@@ -39,7 +56,8 @@ _REMEDY = f"choose another address (--mirror URL or {MIRROR_VARIABLE})"
 class Source:
     """A file at a commit of a repository, with its size and SHA-256, to be kept at ``place``.
 
-    Where ``lfs``, the repository holds a pointer, and the content is a Git LFS object.
+    Where ``lfs``, the repository holds a pointer, and the content is a Git LFS object. ``terms`` is
+    what its owner asks of those who use it.
     """
 
     repository: str
@@ -49,6 +67,7 @@ class Source:
     sha256: str
     place: str
     lfs: bool = False
+    terms: str = ""
 
     def url(self, mirror: str | None = None) -> str:
         """Address of the file; at a mirror, ``http(s)://host[/folder]``, the rest is the same."""
@@ -66,7 +85,11 @@ def _sources(files: dict[str, list[Any]], folder: str, below: str, **of: Any) ->
 
 
 SOURCES: dict[str, tuple[Source, ...]] = {
-    name: _sources(**entry)
+    name: tuple(
+        source
+        for part in (entry if isinstance(entry, list) else [entry])
+        for source in _sources(**part)
+    )
     for name, entry in read_json(Path(__file__).with_name("sources.json")).items()
 }
 """The files of each download, by name."""
@@ -94,12 +117,16 @@ def download(
     sasv2022-scores (5 MB): published ASV and CM scores; dev_scores.csv and eval_scores.csv are made
     from them, ready for `lightning fuse`.
     sasv2022-protocols (9 MB) and sasv2022-embeddings (183 MB): the corpus of the paper; with both
-    in one folder, `make table DATA=OUT` reproduces its table.
+    in one folder, `lightning table --data.root OUT` reproduces its table.
     aasist-weights (2 MB): the public AASIST and AASIST-L checkpoints.
+    sasv2022-more (9 MB, and sasv2022-scores): scores of a second verifier and a second
+    countermeasure on the same trials; dev_more_scores.csv and eval_more_scores.csv have all four.
+    referee (10 MB): score files of other people, for `lightning referee` (docs/referee.md).
 
     Args:
         name: What to fetch.
-        out: Folder to put it in; by default sasv2022, for aasist-weights weights.
+        out: Folder to put it in; by default sasv2022, for aasist-weights weights, for referee
+            referee.
         mirror: Address in place of GitHub's, with the same paths below it; by default
             $SASV_MIRROR, if set.
         begin: Begins the progress of a file.
@@ -107,13 +134,17 @@ def download(
     if name not in SOURCES:
         there = f"there are {', '.join(SOURCES)}{meant(name, SOURCES)}"
         raise InputError(f"unknown download {name!r}; {there}")
-    folder = Path(out if out is not None else "weights" if name == "aasist-weights" else "sasv2022")
-    sources, tables = SOURCES[name], {}
-    if name == "sasv2022-scores":  # without protocols the published scores have no trials
+    folder = Path(out if out is not None else FOLDERS.get(name, "sasv2022"))
+    sources, tables = SOURCES[name], dict[Path, int]()
+    if name == "sasv2022-more":
+        sources += SOURCES["sasv2022-scores"]
+    if name in ("sasv2022-scores", "sasv2022-more"):  # which have no trials without protocols
         sources += tuple(s for s in SOURCES["sasv2022-protocols"] if ".asv." in s.place)
     fetch(sources, folder, mirror=mirror, begin=begin)
-    if name == "sasv2022-scores":
-        tables = {folder / f"{split}_scores.csv": _tabulate(folder, split) for split in PUBLISHED}
+    if name in ("sasv2022-scores", "sasv2022-more"):
+        more = MORE if name == "sasv2022-more" else None
+        for split in PUBLISHED:
+            tables |= _tabulate(folder, split, more)
     elif name == "sasv2022-embeddings" and not (folder / MARKER).exists():
         write_json(folder / MARKER, {"name": "SASV 2022"})  # one that is there stays
     return Downloaded(folder, sources, tables)
@@ -232,12 +263,21 @@ def _cause(error: BaseException) -> str:
     return " ".join(str(text).split())[:120]
 
 
-def _tabulate(folder: Path, split: str) -> int:
-    """Make ``<split>_scores.csv`` of a published file and its protocol; the number of trials."""
+def _tabulate(folder: Path, split: str, more: Mapping[str, str] | None) -> dict[Path, int]:
+    """Make a table of the published scores of a set and its protocol; the number of its trials.
+
+    Args:
+        folder: Folder of the files.
+        split: ``dev`` or ``eval``.
+        more: Files of further scores; with them all columns have the name of their system.
+    """
     protocol = folder / "protocols" / TRIAL_PROTOCOL.format(split=split)
-    scores = folder / "published" / PUBLISHED[split]
-    table = read_source(str(scores), read_key(str(protocol), TRIALS))
-    path = folder / f"{split}_scores.csv"
+    table = read_source(
+        str(folder / "published" / PUBLISHED[split]), read_key(str(protocol), TRIALS)
+    )
+    if more is not None:
+        table = _with_more(folder, split, table, more)
+    path = folder / f"{split}{'_more' if more is not None else ''}_scores.csv"
     fresh = write_table(path.with_name(f".{path.name}.new"), table)
     try:
         if path.exists() and not filecmp.cmp(fresh, path, shallow=False):
@@ -248,4 +288,23 @@ def _tabulate(folder: Path, split: str) -> int:
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    return len(table)
+    return {path: len(table)}
+
+
+def _with_more(folder: Path, split: str, table: ScoreTable, more: Mapping[str, str]) -> ScoreTable:
+    """A table with further scores: those of trials by their rows, those of utterances by name."""
+    import polars as pl
+
+    frame = table.frame.rename({"asv_score": "asv_ecapa", "cm_score": "cm_aasist"})
+    for column, file in more.items():
+        path = folder / "published" / file.format(split=split)
+        found = read_plain(path, Reading()).frame
+        score = pl.col("score").alias(column)
+        if "utterance" in found:
+            new = found.select("utterance", score)
+            frame = frame.join(new, on="utterance", how="left", maintain_order="left")
+        elif found.select("attack", "label").equals(frame.select("attack", "label")):
+            frame = frame.with_columns(found.select(score))
+        if column not in frame or frame[column].null_count():
+            raise InputError(f"{path}: its trials are not those of {table.path}")
+    return replace(table, frame=frame.select(*table.ids, "attack", "label", *COLUMNS_OF_MORE))

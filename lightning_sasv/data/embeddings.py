@@ -43,7 +43,8 @@ class EmbeddingStore:
         self._refuse_nonfinite()
 
     def _refuse_nonfinite(self) -> None:
-        bad = (~torch.isfinite(self.vectors).all(dim=1)).nonzero().flatten()
+        parts = (~torch.isfinite(part).all(dim=1) for part in torch.split(self.vectors, 1 << 16))
+        bad = torch.cat([torch.zeros(0, dtype=torch.bool), *parts]).nonzero().flatten()
         if len(bad):
             names = ", ".join(self.ids[int(row)] for row in bad[:10])
             raise InputError(
@@ -54,7 +55,7 @@ class EmbeddingStore:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._row
 
     @property

@@ -30,6 +30,21 @@ CODECS = (BONAFIDE_ATTACK, "C01", "C04", "C11")
 """Codecs of evaluation utterances, where a corpus has some, in turn."""
 
 
+PLAIN = {"codec": "none", "transmission": "loc_tx", "trim": "notrim", "subset": "eval"}
+"""What lists of 2021 say of speech that nothing was done to."""
+
+
+def check_twin(profile: Profile) -> None:
+    """Refuse a corpus whose trials are not of three classes: the twin cannot be written as it."""
+    trials = [next(iter(files.lists.values())) for name, files in profile.sets() if name in SPLITS]
+    for layout in map(layout_named, trials):
+        if layout.of_utterances or "spoof" not in layout.labels.values():
+            raise InputError(
+                f"--corpus {profile.name}: {profile.about}; the twin has targets, nontargets and "
+                "spoofs, which its lists cannot hold"
+            )
+
+
 def lay_out_as(corpus: Corpus, profile: Profile, out: Path) -> Corpus:
     """Write the lists of a corpus as another has them.
 
@@ -61,7 +76,9 @@ def _training_set(train: TrainingSet, profile: Profile) -> TrainingSet:
         train,
         utterances=replace(rows, utterance=paths, attack=np.char.lower(rows.attack)),
         cm=EmbeddingStore(paths.tolist(), train.vectors, train.cm.source),
-        find_asv=None,
+        find_asv=None
+        if train.find_asv is None
+        else lambda: EmbeddingStore(paths.tolist(), train.asv_vectors, train.asv.source),
     )
 
 
@@ -92,10 +109,10 @@ def _trial_set(data: TrialSet, files: SetFiles, profile: Profile, out: Path) -> 
     trials = replace(rows, utterance=utterance, model=models)
     found = TrialSet(data.name, trials, asv, cm, asv if profile.pairwise else data.models)
     _write_trials(out, files, found, profile)
-    if files.enrolment:
-        path = out / files.enrolment[0][0]
+    names = files.enrolment[0] if files.enrolment else ()
+    for number, path in enumerate(out / name for name in names):  # by gender: speakers in turn
         sign, head = (",", "model,enrolment\n") if path.suffix == ".csv" else (" ", "")
-        lines = (f"{one}{sign}{used}\n" for one, used in model.items())
+        lines = [f"{one}{sign}{used}\n" for one, used in model.items()][number :: len(names)]
         write_text(path, "".join([head, *lines]))
     return found
 
@@ -109,7 +126,10 @@ def _write_utterances(out: Path, files: SetFiles, rows: UtteranceList, profile: 
 
 def _write_trials(out: Path, files: SetFiles, data: TrialSet, profile: Profile) -> None:
     rows, ending = data.trials, ENDING if profile.paths else ""
-    columns = {
+    ending += "".join(f"-{PLAIN[name]}" for name in profile.ending.split())
+    asked = layout_named(next(iter(files.lists.values()))).columns
+    columns = {name: np.full(len(rows), word) for name, word in PLAIN.items() if name in asked}
+    columns |= {
         "speaker": np.char.add(rows.models, ending),
         "utterance": np.char.add(rows.utterance, ending),
         "attack": rows.attack,

@@ -24,7 +24,8 @@ class TrainBlock(NamedTuple):
     """Several optimiser steps for all seeds at once.
 
     Attributes:
-        vectors: CM embeddings of the probes, (steps, seeds, batch, dim).
+        vectors: CM embeddings of the probes, (steps, seeds, batch, dim); for joint heads after the
+            ASV embeddings of enrolment and probe, in a row.
         kind: ``TrialClass`` codes, ``IGNORE`` for padding, (steps, seeds, batch).
         classes: Trials of each code in the whole batch over all processes, (steps, seeds, 3).
         last: Steps of the epoch that have been made when these are.
@@ -49,7 +50,10 @@ class TrainBlock(NamedTuple):
 
 
 class ProbeBatch(NamedTuple):
-    """Distinct probes of a trial set: their numbers and CM embeddings (batch, dim)."""
+    """Distinct probes of a trial set: their numbers and CM embeddings (batch, dim).
+
+    For joint heads trials: their numbers, and the embeddings of each in a row.
+    """
 
     rows: Tensor
     vectors: Tensor
@@ -69,6 +73,7 @@ class TrainBlocks(Dataset[TrainBlock]):
         rank: Number of this process.
         world_size: Number of processes.
         compared: Compare the speakers of each trial.
+        joint: Give the ASV embeddings of each trial, too.
     """
 
     def __init__(
@@ -79,8 +84,10 @@ class TrainBlocks(Dataset[TrainBlock]):
         rank: int = 0,
         world_size: int = 1,
         compared: bool = False,
+        joint: bool = False,
     ) -> None:
         self.vectors = data.vectors
+        self.asv = data.asv_vectors if joint else None
         self.speakers = normalize(data.asv_vectors, dim=1) if compared else None
         self.sampler = TrialSampler(data.utterances)
         self.seeds = list(dict.fromkeys(seeds))
@@ -124,9 +131,13 @@ class TrainBlocks(Dataset[TrainBlock]):
             pair = (self.speakers.index_select(0, row) for row in rows)
             cosine = torch.linalg.vecdot(*pair).view(enrol.shape)
         if len(copies) > len(self.seeds):  # several networks of each seed
-            probe, kind, classes = (part[:, copies] for part in (probe, kind, classes))
+            of_copies = (enrol, probe, kind, classes)
+            enrol, probe, kind, classes = (part[:, copies] for part in of_copies)
             cosine = None if cosine is None else cosine[:, copies]
-        return TrainBlock(self.vectors[probe], kind, classes, last, cosine)
+        vectors = self.vectors[probe]
+        if self.asv is not None:
+            vectors = torch.cat([self.asv[enrol], self.asv[probe], vectors], -1)
+        return TrainBlock(vectors, kind, classes, last, cosine)
 
 
 class InOrder(DistributedSampler[int], SequentialSampler):
@@ -255,11 +266,27 @@ def _until_pause(trainer: Any, done: int) -> Iterator[int]:
 
 
 class ProbeBatches(Dataset[ProbeBatch]):
-    """Slices of the distinct probes of a trial set; each process scores every n-th slice."""
+    """Slices of the distinct probes of a trial set; each process scores every n-th slice.
 
-    def __init__(self, data: TrialSet, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
-        self.vectors = data.probe_vectors
-        slices = torch.split(torch.arange(len(self.vectors)), batch_size)
+    Args:
+        data: The trials.
+        batch_size: Probes of a slice.
+        rank: Number of this process.
+        world_size: Number of processes.
+        joint: Trials, with all of their embeddings, in place of probes.
+    """
+
+    def __init__(
+        self,
+        data: TrialSet,
+        batch_size: int,
+        rank: int = 0,
+        world_size: int = 1,
+        joint: bool = False,
+    ) -> None:
+        self.vectors_of = data.trial_vectors if joint else data.probe_vectors.__getitem__
+        items = len(data.trials) if joint else len(data.probes)
+        slices = torch.split(torch.arange(items), batch_size)
         nothing = torch.arange(0)  # a process without a slice still takes part in validation
         self.slices = slices[rank::world_size] or (nothing,)
 
@@ -268,4 +295,4 @@ class ProbeBatches(Dataset[ProbeBatch]):
 
     def __getitem__(self, number: int) -> ProbeBatch:
         rows = self.slices[number]
-        return ProbeBatch(rows, self.vectors[rows])
+        return ProbeBatch(rows, self.vectors_of(rows))

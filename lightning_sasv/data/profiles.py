@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from lightning_sasv.decisions.costs import as_cost_model
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import is_file, read_yaml
 from lightning_sasv.scores.layouts import layout_named
@@ -53,6 +54,8 @@ class Profile:
         paths: Whether ids are paths ``attack/speaker/name.flac``.
         pairwise: Whether a trial names its enrolment utterance in the place of a speaker.
         where: Trials that count, e.g. ``subset=eval``; empty for all.
+        values: Regular expressions of what columns may say beside ``-``, by their names.
+        ending: Columns whose values stand at the end of both ids, between hyphens.
         separator: What separates columns where lists are written, if not as their layouts have it.
     """
 
@@ -65,6 +68,8 @@ class Profile:
     paths: bool = False
     pairwise: bool = False
     where: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    ending: str = ""
     separator: str = ""
 
     def sets(self) -> Iterator[tuple[str, SetFiles]]:
@@ -92,9 +97,10 @@ def _profile(name: str, entry: Any) -> Profile:
         raise InputError(f"corpus {name}: no set; give {', '.join(SETS)} or some of them")
     rest: dict[str, Any] = {key: value for key, value in entry.items() if key not in SETS}
     for key, value in rest.items():
-        kind = bool if key in ("paths", "pairwise") else str
+        kind = {"paths": bool, "pairwise": bool, "values": dict}.get(key, str)
         if not isinstance(value, kind):
             raise InputError(f"corpus {name}: {key} is {value!r}; expected a {kind.__name__}")
+    as_cost_model(rest.get("costs", Profile.costs))
     return Profile(name, **rest | sets)
 
 
@@ -127,8 +133,12 @@ def profiles() -> dict[str, Profile]:
     return {name: _profile(name, entry) for name, entry in tomllib.loads(text).items()}
 
 
-def profile_named(name: str) -> Profile:
+def profile_named(name: str, option: str = "--data.corpus") -> Profile:
     """A corpus by its name, or of a YAML file.
+
+    Args:
+        name: Its name, or the file.
+        option: What the user gave it with.
 
     Raises:
         InputError: There is none of that name, or the file does not describe one.
@@ -137,7 +147,7 @@ def profile_named(name: str) -> Profile:
         return profiles()[name]
     if not is_file(name):
         listed = f"({', '.join(profiles())}) nor a file{meant(name, profiles())}"
-        raise InputError(f"--data.corpus {name} is neither a corpus {listed}")
+        raise InputError(f"{option} {name} is neither a corpus {listed}")
     try:
         return _profile(Path(name).stem, read_yaml(name))
     except InputError as error:
@@ -161,6 +171,20 @@ def _walk(root: Path, names: set[str]) -> Iterator[Path]:
     """Files of some names below a folder, which is walked once."""
     for folder, _, files in os.walk(root):
         yield from (Path(folder) / name for name in names.intersection(files))
+
+
+def lists_of(profile: Profile, root: Path) -> list[Path]:
+    """Every list of a corpus below a folder."""
+    names = [
+        name
+        for _, files in profile.sets()
+        for name in (
+            *files.lists,
+            *files.details,
+            *(one for group in files.enrolment for one in group),
+        )
+    ]
+    return sorted({path for name in names for path in root.rglob(name)})
 
 
 def find_file(root: Path, *names: str) -> Path:

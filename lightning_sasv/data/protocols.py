@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,6 +43,7 @@ class TrialList:
         label: ``TrialClass`` code of each trial, int8; ``UNKNOWN`` of all where they have none.
         model: What each trial is compared with, where that is not the speaker but an utterance.
         more: Further columns, e.g. the codec; they go with the scores.
+        where: File and line of a row (in a column), for messages; nothing where they are of none.
     """
 
     speaker: np.ndarray
@@ -48,6 +52,31 @@ class TrialList:
     label: np.ndarray
     model: np.ndarray | None = None
     more: dict[str, np.ndarray] = field(default_factory=dict)
+    where: Callable[..., str] | None = None
+
+    @property
+    def path(self) -> np.ndarray | None:
+        """Recording of each probe below the audio folder, where the list says so."""
+        return self.more.get("path")
+
+    def enrolment(self) -> dict[str, list[str]]:
+        """Enrolment utterances of each model, where the trials name them in a column.
+
+        Raises:
+            InputError: A model has two enrolments.
+        """
+        found: dict[str, str] = {}
+        for row, model in enumerate(self.models.tolist()):
+            own = str(self.more["enrolment"][row])
+            if found.setdefault(model, own) != own:
+                at = "" if self.where is None else f"{self.where(row)}: "
+                raise InputError(f"{at}model {model} is enrolled with {found[model]} and {own}")
+        return {model: own.split(",") for model, own in found.items()}
+
+    def place(self, names: np.ndarray, known: Container[str]) -> str:
+        """Beginning of a message about the first trial whose name in a column is not known."""
+        rows = (row for row, name in enumerate(names.tolist()) if name not in known)
+        return "" if self.where is None else f"{self.where(next(rows, 0))}: "
 
     @property
     def models(self) -> np.ndarray:
@@ -72,12 +101,16 @@ class UtteranceList:
         utterance: Utterance.
         attack: Attack, ``-`` for bona fide speech.
         bonafide: True for bona fide speech.
+        path: Recording of each utterance below the audio folder, where the list says so.
+        where: File and line of a row (in a column), for messages; nothing where they are of none.
     """
 
     speaker: np.ndarray
     utterance: np.ndarray
     attack: np.ndarray
     bonafide: np.ndarray
+    path: np.ndarray | None = None
+    where: Callable[..., str] | None = None
 
     def __len__(self) -> int:
         return len(self.bonafide)
@@ -129,7 +162,28 @@ def read_trials(
         label = table.labels().astype(np.int8)
     used = (*TEXT, "label", "cm_label")
     more = {name: table.text(name) for name in table.frame.columns if name not in used}
-    return _of_corpus(TrialList(**names, label=label, more=more), of)
+    found = _of_corpus(TrialList(**names, label=label, more=more, where=table.where), of)
+    return _expected(found, {**vars(found), **more}, of)
+
+
+List = TypeVar("List", "TrialList", "UtteranceList")
+
+
+def _expected(rows: List, columns: Mapping[str, Any], of: Profile | None) -> List:
+    """Refuse values that a corpus does not have, as a gender or an attack that nobody knows."""
+    for name, pattern in of.values.items() if of is not None else ():
+        words = columns.get(name)
+        if words is None:
+            continue
+        known = {word for word in set(words.tolist()) if re.fullmatch(f"-|{pattern}", word)}
+        row = next((n for n, word in enumerate(words.tolist()) if word not in known), None)
+        if row is not None:
+            at = f"{columns['where'](row, name)}: " if columns.get("where") else ""
+            raise InputError(
+                f"{at}{name} is {str(words[row])!r}; expected {pattern}: is it a list of another "
+                f"corpus than {of.name if of else ''}?"
+            )
+    return rows
 
 
 def _with_details(table: ScoreTable, details: ScoreTable) -> ScoreTable:
@@ -145,7 +199,9 @@ def _with_details(table: ScoreTable, details: ScoreTable) -> ScoreTable:
 
 
 def _of_corpus(trials: TrialList, of: Profile | None) -> TrialList:
-    """Trials whose ids are paths, or whose speakers are enrolment utterances."""
+    """Trials whose ids are paths or have endings, or whose speakers are enrolment utterances."""
+    if of is not None and of.ending:
+        return _without_ending(trials, of.ending.split())
     if of is None or not (of.paths or of.pairwise):
         return trials
     model, probe = (plain_paths(names) for names in (trials.speaker, trials.utterance))
@@ -159,6 +215,20 @@ def _of_corpus(trials: TrialList, of: Profile | None) -> TrialList:
         trials, speaker=speaker, utterance=probe, attack=attack,
         model=model if of.pairwise else None,
     )  # fmt: skip
+
+
+def _without_ending(trials: TrialList, columns: Sequence[str]) -> TrialList:
+    """Ids ``LA2021-LA_E_5013670-alaw-ita_tx`` as the audio has them: ``LA_E_5013670``."""
+    parts = zip(*(trials.more[name].tolist() for name in columns), strict=True)
+    ends = ["-" + "-".join(part) for part in parts]
+    speaker, utterance = (
+        [
+            re.sub(r"^LA2021-", "", name).removesuffix(end)
+            for name, end in zip(names.tolist(), ends, strict=True)
+        ]
+        for names in (trials.speaker, trials.utterance)
+    )
+    return replace(trials, speaker=np.array(speaker), utterance=np.array(utterance))
 
 
 def plain_paths(names: np.ndarray) -> np.ndarray:
@@ -203,21 +273,47 @@ def read_utterances(
     names = {"attack": attack} | {name: table.text(name) for name in TEXT if name in table}
     if of is not None and of.paths:
         names["utterance"] = plain_paths(names["utterance"])
-    return UtteranceList(**names, bonafide=bonafide)
+    columns = names | {n: table.text(n) for n in table.frame.columns if n not in names}
+    names |= {"path": table.text("path")} if "path" in table else {}
+    found = UtteranceList(**names, bonafide=bonafide, where=table.where)
+    return _expected(found, columns | {"where": table.where}, of)
 
 
 def read_enrolment(*paths: str | Path) -> dict[str, list[str]]:
     """Read enrolment lists, ``speaker utterance,utterance,…``, or tables ``model,enrolment``."""
     found = {}
     for path in paths:
-        table = _read(path, "csv" if Path(path).suffix == ".csv" else ENROLMENT)
-        for row, (speaker, names) in enumerate(table.frame.rows()):
+        for where, speaker, names in _enrolment(path):
             found[speaker] = [name for name in names.split(",") if name]
             if not found[speaker]:
-                raise InputError(
-                    f"{table.where(row)}: speaker {speaker} has no enrolment utterance"
-                )
+                raise InputError(f"{where()}: speaker {speaker} has no enrolment utterance")
     return found
+
+
+def _enrolment(path: str | Path) -> Iterator[tuple[Callable[[], str], str, str]]:
+    """File and line, speaker and utterances of each row of an enrolment list."""
+    table = _read(path, "csv" if Path(path).suffix == ".csv" else ENROLMENT)
+    for row, (speaker, names) in enumerate(table.frame.rows()):
+        yield partial(table.where, row), speaker, names
+
+
+def enrolled_at(paths: Sequence[Path], name: str) -> str:
+    """File and line of the enrolment list that names an utterance; nothing where none does."""
+    rows = (row for path in paths for row in _enrolment(path))
+    return next((where() for where, _, names in rows if name in names.split(",")), "")
+
+
+def check_enrolled(paths: Sequence[Path], known: Container[str], source: str) -> None:
+    """Refuse enrolment lists with an utterance that has no embedding, and name its line."""
+    for path in paths:
+        for where, speaker, names in _enrolment(path):
+            lacking = [name for name in names.split(",") if name and name not in known]
+            if lacking:
+                raise InputError(
+                    f"{where()}: no embedding for {len(lacking)} id(s) of the enrolment "
+                    f"of {speaker} in {source}, first: {', '.join(lacking[:10])}; extract them or "
+                    "correct the list"
+                )
 
 
 def write_trials(path: str | Path, trials: TrialList) -> Path:

@@ -135,9 +135,12 @@ class AASIST(nn.Module):
 
     def forward(self, waveforms: Tensor) -> AASISTOutput:
         """Embeddings and logits of waveforms (batch, 64,600)."""
-        parts = one_by_one(waveforms)
-        embedding = torch.cat([self._embed(self.encode(part)) for part in parts])
+        embedding = torch.cat([self.embed_whole(part) for part in one_by_one(waveforms)])
         return AASISTOutput(embedding, self.out_layer(embedding))
+
+    def embed_whole(self, waveforms: Tensor) -> Tensor:
+        """Embeddings of waveforms (batch, 64,600) that are worked on together."""
+        return self._embed(self.encode(waveforms))
 
     def encode(self, waveforms: Tensor) -> Tensor:
         """The encoder's map, (batch, channels, 23, time)."""

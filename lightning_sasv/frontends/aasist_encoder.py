@@ -8,7 +8,8 @@ normalisation folded into the convolution before it, and in place where possible
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -54,6 +55,17 @@ def apply_norm(norm: nn.Module, x: Tensor) -> Tensor:
     """Batch normalisation at inference over the last axis, in place."""
     scale, shift = _norm_scale(norm)
     return x.mul_(scale).add_(shift)
+
+
+@contextmanager
+def in_one_piece() -> Iterator[None]:
+    """Layers work on the whole time axis, as in a graph, where pieces would be unrolled."""
+    global _CACHED_VALUES  # one size for every layer, which tests and exports alone change
+    before, _CACHED_VALUES = _CACHED_VALUES, 1 << 60
+    try:
+        yield
+    finally:
+        _CACHED_VALUES = before
 
 
 def in_pieces(layer: Callable[[Tensor], Tensor], x: Tensor, channels: int) -> Tensor:

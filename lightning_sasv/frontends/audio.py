@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.frontends.archives import Member
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Waveforms: TypeAlias = Tensor | Sequence[Tensor] | Sequence[np.ndarray]
+else:
+    Waveforms = Any  # recordings are read and decided on without torch
+"""A batch of recordings: (batch, time), or one 1-D array or tensor for each."""
 
 SAMPLE_RATE = 16_000
 SAMPLES = 64_600
@@ -27,9 +36,6 @@ _RATES = (1_000, 768_000)
 _FILTER_REACH = 10
 """Half-length of ``resample_poly``'s filter, in samples of the slower of the two rates."""
 
-Waveforms = Tensor | Sequence[Tensor] | Sequence[np.ndarray]
-"""A batch of recordings: (batch, time), or one 1-D array or tensor for each."""
-
 
 def require_soundfile() -> ModuleType:
     """The library that reads audio, or an error that says how to install it."""
@@ -44,12 +50,13 @@ def require_soundfile() -> ModuleType:
 
 
 def read_audio(
-    path: str | Path, sample_rate: int = SAMPLE_RATE, samples: int | None = None
+    path: str | Path | Member, sample_rate: int = SAMPLE_RATE, samples: int | None = None
 ) -> np.ndarray:
     """A recording as mono float32 in [−1, 1] at ``sample_rate``; channels are averaged.
 
     Args:
-        path: File in any format that libsndfile reads (flac, wav, ogg, mp3, …).
+        path: File in any format that libsndfile reads (flac, wav, ogg, mp3, …), on disk or in a
+            tar file.
         sample_rate: Rate to resample to.
         samples: How many samples at ``sample_rate`` are wanted, counted from the start: no more
             than needed is read. By default all.
@@ -57,9 +64,9 @@ def read_audio(
     Raises:
         InputError: The file is missing, empty, cut short, not audio, or holds NaN or infinity.
     """
-    path = Path(path)
+    path = path if isinstance(path, Member) else Path(path)
     try:
-        if not path.is_file():
+        if isinstance(path, Path) and not path.is_file():
             raise InputError(f"{path}: no such file")
         data, rate, missing = _read_samples(path, sample_rate, samples)
     except OSError as error:
@@ -76,11 +83,14 @@ def read_audio(
     return resample(mono, rate, sample_rate)[:samples]
 
 
-def _read_samples(path: Path, sample_rate: int, samples: int | None) -> tuple[np.ndarray, int, int]:
+def _read_samples(
+    path: Path | Member, sample_rate: int, samples: int | None
+) -> tuple[np.ndarray, int, int]:
     """Samples (time, channels) at the file's own rate, that rate, and how many are missing."""
     soundfile = require_soundfile()
     try:
-        with soundfile.SoundFile(path) as file:
+        opened = io.BytesIO(path.read()) if isinstance(path, Member) else path
+        with soundfile.SoundFile(opened) as file:
             rate, length = int(file.samplerate), int(file.frames)
             if not _RATES[0] <= rate <= _RATES[1]:
                 raise InputError(f"{path}: damaged, its header says {rate} samples a second")
@@ -138,6 +148,8 @@ def as_batch(waveforms: Waveforms, samples: int | None) -> list[Tensor]:
         samples: Length to repeat or cut each to; ``None`` leaves the lengths alone, so that
             recordings of different length come as batches of one.
     """
+    import torch
+
     rows = [torch.as_tensor(row) for row in waveforms]
     if not rows:
         raise InputError("waveforms: the batch is empty")

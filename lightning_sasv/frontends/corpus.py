@@ -33,6 +33,7 @@ def extract(
     strict: bool = False,
     overwrite: bool = False,
     corpus: str | None = None,
+    shard: str | None = None,
     begin: Begin | None = None,
 ) -> dict[str, Extraction]:
     """Turn audio into embeddings: AASIST for the countermeasure, ECAPA-TDNN for the speaker.
@@ -48,7 +49,8 @@ def extract(
     manifest.json in OUT holds the SHA-256 of the weights, settings, versions and failures.
 
     Args:
-        audio: Folder with the recordings (flac, wav, ogg, mp3, ...), at any depth.
+        audio: Folder with the recordings (flac, wav, ogg, mp3, ...), at any depth, also in tar
+            files, which are not unpacked.
         out: Folder to write to.
         protocol: List of utterances: their names or paths (one column), names and paths (two), a
             trial list (four), a CM protocol (five), or any other list whose layout is known; or a
@@ -72,6 +74,8 @@ def extract(
         overwrite: Replace embeddings in OUT that other weights have made.
         corpus: Whose lists they are: sasv2022, asvspoof5, spoofceleb, wildspoof, manifest, or a
             YAML file (docs/corpora.md); by default the corpus whose lists are there.
+        shard: Embed only a part of every list, e.g. 3/16 for the third of sixteen, each with an
+            OUT of its own; `lightning import SHARD... --out DIR` joins them.
         begin: Begins a progress bar for each store.
 
     Returns:
@@ -81,8 +85,10 @@ def extract(
     from lightning_sasv.frontends.lists import AudioFolder, plan
     from lightning_sasv.frontends.manifest import Manifest
     from lightning_sasv.frontends.pipeline import Resources
+    from lightning_sasv.frontends.shards import Shard, take_shard
     from lightning_sasv.frontends.stores import extract_split
 
+    part = None if shard is None else Shard.named(shard)
     resources = Resources(batch_size, workers, device)
     resources.torch_device()
     folder = AudioFolder(audio)
@@ -90,12 +96,13 @@ def extract(
     splits = plan(folder, protocol, lists, name, corpus)
     networks = build_networks(cm, asv, only)
     target = ensure_directory(out)
+    take_shard(target, part)
     options = {"resources": resources, "overwrite": overwrite, "strict": strict, "begin": begin}
     results: dict[str, Extraction] = {}
     for kind, network in networks.items():
         for split in splits:
             if kind == "cm" or split.name != "trn" or train_asv or only == "asv":
-                results |= extract_split(kind, network, split, folder, target, **options)
+                results |= extract_split(kind, network, split, folder, target, part, **options)
     Manifest(target).add(source={"audio": audio, "protocol": protocol, "enrolment": lists})
     return results
 

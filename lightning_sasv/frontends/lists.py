@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from lightning_sasv.data.challenge import enrolment_of, trials_of, utterances_of
+from lightning_sasv.data.challenge import enrolment_lists, trials_of, utterances_of
 from lightning_sasv.data.profiles import profile_named, profiles, recognised
 from lightning_sasv.data.protocols import (
     TRAIN_PROTOCOL,
     TrialList,
     UtteranceList,
+    enrolled_at,
     read_enrolment,
 )
 from lightning_sasv.errors import InputError
+from lightning_sasv.frontends.archives import TAR, Member, members_of
 from lightning_sasv.frontends.audio import SUFFIXES
 from lightning_sasv.scores import ScoreTable, read_table
 from lightning_sasv.scores.text import lines_of, load
@@ -29,11 +31,46 @@ _NAME = re.compile(r"\w[\w.-]{0,49}")
 """What a split may be called: a part of a file name."""
 
 
+Where = Callable[[int], str]
+"""File and line of a row."""
+
+
 class Utterance(NamedTuple):
     """An utterance: the id that it is stored under, and the file (or its id) to look for."""
 
     id: str
     place: str
+
+
+class Lines:
+    """File and line at which lists name utterances, looked up where something is wrong with one.
+
+    Args:
+        where: File and line of a row.
+        columns: Utterances of each row; several of a row are separated by commas.
+        enrolment: Enrolment lists that name others.
+    """
+
+    def __init__(
+        self, where: Where | None, *columns: Iterable[str], enrolment: Sequence[Path] = ()
+    ) -> None:
+        self._where, self._columns, self._enrolment = where, columns, enrolment
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for column in self._columns:
+            for row, names in enumerate(column):
+                for name in (names, *names.split(",")):
+                    found.setdefault(name, row)
+        return found
+
+    def of(self, name: str, message: str) -> str:
+        """A message about an utterance, with file and line before it where these are known."""
+        if self._where is not None and name in self._rows:
+            return f"{self._where(self._rows[name])}: {message}"
+        at = enrolled_at(self._enrolment, name)
+        return f"{at}: {message}" if at else message
 
 
 @dataclass(frozen=True)
@@ -44,11 +81,13 @@ class Split:
         name: ``trn``, ``dev``, ``eval``, another name, or nothing.
         utterances: Training utterances or probes, each once.
         enrolment: Enrolment utterances of each speaker.
+        lines: Where the lists name them.
     """
 
     name: str
     utterances: tuple[Utterance, ...]
     enrolment: dict[str, list[str]] = field(default_factory=dict)
+    lines: Lines | None = field(default=None, compare=False)
 
     def stem(self, kind: str) -> str:
         """Name of a file of this split, e.g. ``asv_embd_dev`` for the kind ``asv_embd``."""
@@ -75,7 +114,9 @@ def _unique(utterances: Iterable[Utterance], source: str) -> tuple[Utterance, ..
 
 
 class AudioFolder:
-    """The recordings below a folder, found by path or by name alone.
+    """The recordings below a folder and in tar files there, found by path or by name alone.
+
+    A tar file counts as a folder; a recording that is unpacked as well is read from disk.
 
     Args:
         root: The folder; nothing outside of it is read.
@@ -89,7 +130,7 @@ class AudioFolder:
     @cached_property
     def files(self) -> list[str]:
         """Every recording, as a sorted path relative to the folder."""
-        found, seen = [], set()
+        found, seen, archives = [], set(), []
         for folder, folders, names in os.walk(self.root, followlinks=True):
             real = os.path.realpath(folder)
             if real in seen:  # a link back to a folder above
@@ -99,7 +140,20 @@ class AudioFolder:
             here = Path(folder).relative_to(self.root)
             audio = (name for name in names if Path(name).suffix.lower() in SUFFIXES)
             found += [(here / name).as_posix() for name in audio]
-        return sorted(found)
+            archives += [here / name for name in names if name.endswith(TAR)]
+        return sorted([*found, *self._in_archives(archives)])
+
+    def _in_archives(self, archives: Iterable[Path]) -> Iterable[str]:
+        """Recordings in tar files, whose names then are places below the folder."""
+        self._members: dict[str, Member] = {}
+        self._cut: list[str] = []
+        for archive in archives:
+            members, wrong = members_of(self.root / archive)
+            self._cut += [wrong] if wrong else []
+            for one in members:
+                if PurePosixPath(one.name).suffix.lower() in SUFFIXES:
+                    self._members[(archive / one.name).as_posix()] = one
+        return self._members
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:
@@ -108,7 +162,7 @@ class AudioFolder:
             names[PurePosixPath(file).stem].append(file)
         return names
 
-    def find(self, place: str) -> Path:
+    def find(self, place: str) -> Path | Member:
         """The recording at a path below the folder, or the only one of that name.
 
         Args:
@@ -134,11 +188,13 @@ class AudioFolder:
         found = [
             f for f in named if PurePosixPath(f).with_suffix("").parts[-depth:] == wanted.parts
         ]
+        found = [f for f in found if f not in self._members] or found
         if not found:
-            raise InputError(f"no recording of that name below {self.root}")
+            cut = "".join(f"; {wrong}" for wrong in self._cut)
+            raise InputError(f"no recording of that name below {self.root}{cut}")
         if len(found) > 1:
             raise InputError(f"more than one recording of that name: {', '.join(found[:3])}")
-        return self.root / found[0]
+        return self._members.get(found[0], self.root / found[0])
 
 
 def plan(
@@ -166,7 +222,10 @@ def plan(
     if protocol is not None and not Path(protocol).is_dir():
         word = re.search(r"\.(train|dev|eval)\.", Path(protocol).name)
         split = (_SPLIT_NAMES[word[1]] if word else "") if name is None else name
-        return [Split(split, read_list(protocol), read_enrolment(*enrolment))]
+        table, utterances = _read_list(Path(protocol))
+        paths = [Path(one) for one in enrolment]
+        lines = Lines(table.where, table.frame["utterance"], enrolment=paths)
+        return [Split(split, utterances, read_enrolment(*paths), lines)]
     lists = Path(protocol) if protocol is not None else audio.root
     splits = corpus_splits(lists, corpus)
     if splits and (name is not None or enrolment):
@@ -198,7 +257,11 @@ def read_list(path: str | Path) -> tuple[Utterance, ...]:
     a trial list (``speaker utterance attack key``) or of a CM protocol (``speaker utterance -
     attack key``), or of any other list or table whose layout is known.
     """
-    path = Path(path)
+    return _read_list(Path(path))[1]
+
+
+def _read_list(path: Path) -> tuple[ScoreTable, tuple[Utterance, ...]]:
+    """A list as a table, and its utterances."""
     line, first = next(lines_of(path, load(path)[0]), (1, "-"))
     columns = len(first.split())
     if columns == 2 and "," in first:
@@ -220,7 +283,7 @@ def read_list(path: str | Path) -> tuple[Utterance, ...]:
         table = read_table(path, "trials")
     names = table.frame["utterance"]
     places = table.frame["path"] if "path" in table else names
-    return _unique(map(Utterance, names, places), str(path))
+    return table, _unique(map(Utterance, names, places), str(path))
 
 
 def _are_trials(table: ScoreTable) -> bool:
@@ -243,16 +306,23 @@ def corpus_splits(root: Path, corpus: str | None = None) -> list[Split]:
         if profile is None or not any(any(root.rglob(one)) for one in files.lists):
             continue
         if name == "train":
-            splits.append(Split(_SPLIT_NAMES[name], _named(utterances_of(profile, root))))
+            rows = utterances_of(profile, root)
+            lines = Lines(rows.where, rows.utterance)
+            splits.append(Split(_SPLIT_NAMES[name], _named(rows), lines=lines))
             continue
-        trials = trials_of(profile, name, root)
-        enrolment = enrolment_of(files, root, present=True)
+        trials, paths = trials_of(profile, name, root), enrolment_lists(files, root, present=True)
+        enrolment, columns = read_enrolment(*paths), [trials.utterance]
+        if "enrolment" in trials.more:
+            enrolment, columns = trials.enrolment(), [*columns, trials.more["enrolment"]]
         if trials.model is not None:  # each is enrolled by itself
             enrolment = {model: [model] for model in dict.fromkeys(trials.model.tolist())}
-        splits.append(Split(name, _named(trials), enrolment))
+            columns.append(trials.model)
+        lines = Lines(trials.where, *columns, enrolment=paths)
+        splits.append(Split(name, _named(trials), enrolment, lines))
     return splits
 
 
 def _named(rows: TrialList | UtteranceList) -> tuple[Utterance, ...]:
     names = rows.utterance.tolist()
-    return _unique(map(Utterance, names, names), "protocol")
+    places = names if rows.path is None else rows.path.tolist()
+    return _unique(map(Utterance, names, places), "protocol")

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import cores
+from lightning_sasv.frontends.archives import Member
 from lightning_sasv.frontends.audio import read_audio, require_soundfile
 from lightning_sasv.frontends.base import FrontEnd
 from lightning_sasv.frontends.lists import Utterance
@@ -28,7 +29,7 @@ READ_AHEAD = 2
 READ_SECONDS = 600.0
 """Time after which a batch that is being read is given up: the disk or share does not answer."""
 
-Find = Callable[[str], Path]
+Find = Callable[[str], Path | Member]
 """Maps an utterance's place to its file, or says with an InputError why it cannot."""
 
 

@@ -18,9 +18,10 @@ from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json
 from lightning_sasv.frontends.base import FrontEnd, describe
-from lightning_sasv.frontends.lists import AudioFolder, Split, Utterance
+from lightning_sasv.frontends.lists import AudioFolder, Lines, Split, Utterance
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.frontends.pipeline import Embedded, Find, Resources, embed_files
+from lightning_sasv.frontends.shards import Shard
 from lightning_sasv.locks import lock
 from lightning_sasv.places import refuse
 from lightning_sasv.signals import advise
@@ -96,6 +97,7 @@ def extract_store(
     strict: bool = False,
     begin: Begin | None = None,
     shard_size: int = SHARD_SIZE,
+    lines: Lines | None = None,
 ) -> Extraction:
     """Embed recordings and write them to ``path`` as an ``EmbeddingStore``.
 
@@ -113,6 +115,7 @@ def extract_store(
             (they are kept as parts).
         begin: Begins a progress bar.
         shard_size: Utterances of a part.
+        lines: Where lists name the utterances, for what is said of those that fail.
 
     Raises:
         InputError: ``path`` holds embeddings of another front end, or ``strict``.
@@ -133,6 +136,8 @@ def extract_store(
         for shard in _shards(batches, shard_size, result, advance):
             parts.write(shard)
             done |= dict(zip(shard.ids, shard.vectors, strict=True))
+    if lines is not None:
+        result.failures = {name: lines.of(name, why) for name, why in result.failures.items()}
     result.seconds = time.perf_counter() - start
     if strict and result.failures:
         name, reason = next(iter(result.failures.items()))
@@ -203,7 +208,13 @@ def _joined(part: Sequence[Embedded]) -> EmbeddingStore:
 
 
 def extract_split(
-    kind: str, network: FrontEnd, split: Split, folder: AudioFolder, out: Path, **options: Any
+    kind: str,
+    network: FrontEnd,
+    split: Split,
+    folder: AudioFolder,
+    out: Path,
+    shard: Shard | None = None,
+    **options: Any,
 ) -> dict[str, Extraction]:
     """Embed a split by a network and, for ASV, write its speaker models.
 
@@ -213,20 +224,24 @@ def extract_split(
         split: What to embed.
         folder: The recordings.
         out: Folder to write to.
+        shard: The part of the utterances to embed, without speaker models; by default all.
         options: The other arguments of :func:`extract_store`.
 
     Returns:
         What became of each store, by its name.
     """
     stem, models = split.stem(f"{kind}_embd"), split.stem("spk_model")
-    utterances = split.with_enrolment if kind == "asv" else split.utterances
+    whole = split.with_enrolment if kind == "asv" else split.utterances
+    utterances = whole if shard is None else shard.of(whole)
     with suppress(InputError):  # searches the folder now, not in a thread with a time limit
         folder.find(utterances[0].place if utterances else "")
-    with_models, place = kind == "asv" and bool(split.enrolment), out / (models + SUFFIX)
+    with_models = kind == "asv" and bool(split.enrolment) and shard is None
+    place = out / (models + SUFFIX)
     with lock(out, name=stem):
         known = options.get("overwrite") or models in Manifest(out).content["stores"]
         if with_models and place.exists() and not known:
             refuse(place, "speaker models of another origin")
+        options["lines"] = split.lines
         done = extract_store(network, utterances, folder.find, out / (stem + SUFFIX), **options)
         if not with_models or done.store is None:
             return {stem: done}

@@ -3,8 +3,9 @@
 from lightning_sasv.scores.layouts import LAYOUTS, Layout, layout_named
 from lightning_sasv.scores.read import read_scores, read_table
 from lightning_sasv.scores.sources import convert
+from lightning_sasv.scores.stream import scan
 from lightning_sasv.scores.table import ScoreTable
 from lightning_sasv.scores.write import write_scores, write_table
 
 __all__ = ["LAYOUTS", "Layout", "ScoreTable", "layout_named"]
-__all__ += ["convert", "read_scores", "read_table", "write_scores", "write_table"]
+__all__ += ["convert", "read_scores", "read_table", "scan", "write_scores", "write_table"]

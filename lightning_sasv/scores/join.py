@@ -79,7 +79,7 @@ def join_key(scores: ScoreTable, key: ScoreTable, allow_missing: bool = False) -
             f"of the key and are left out: {names_of(scores, ids, extra)}"
         )
     rows = np.flatnonzero(found)
-    table = _beside(scores, key, rows, place[found])
+    table = beside(scores, key, rows, place[found])
     table = replace(table, expected=key.expected, cause=key.cause)
     if len(missing):
         table = table.part_of(key, "--allow-missing")
@@ -137,6 +137,11 @@ def _refuse_repeated(scores: ScoreTable, ids: Sequence[str]) -> None:
         )
 
 
+def nothing_shared(scores: ScoreTable, key: ScoreTable, ids: Sequence[str]) -> str:
+    """What is said of two files that share no trial."""
+    return _missing(scores, key, ids, np.arange(len(key)))
+
+
 def _missing(scores: ScoreTable, key: ScoreTable, ids: Sequence[str], missing: np.ndarray) -> str:
     remedy = "score them, or pass --allow-missing to leave them out"
     if len(missing) == len(key):
@@ -166,7 +171,7 @@ def _would_match(
     return theirs.join(ours, on=list(ids), how="semi").height
 
 
-def _beside(scores: ScoreTable, key: ScoreTable, rows: np.ndarray, place: np.ndarray) -> ScoreTable:
+def beside(scores: ScoreTable, key: ScoreTable, rows: np.ndarray, place: np.ndarray) -> ScoreTable:
     """Columns of the key, then those of the scores that the key has not."""
     import polars as pl
 
@@ -206,7 +211,7 @@ def _join_rows(scores: ScoreTable, key: ScoreTable) -> Joined:
         )
     rows = np.arange(len(key))
     note = f"{scores.path}: no trial ids to join by; row n was taken for row n of {key.path}"
-    return Joined(_beside(scores, key, rows, rows), rows, 0, 0, (note,))
+    return Joined(beside(scores, key, rows, rows), rows, 0, 0, (note,))
 
 
 def unpaired(asv: ScoreTable, cm: ScoreTable) -> ScoreTable | None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.plugins import Registry
-from lightning_sasv.trials import OWN_CM
+from lightning_sasv.trials import OWN_ASV, OWN_CM
 
 LABELS = ("spoof", "target", "nontarget", "bonafide")
 """Words of the label column; the first three at the places of their ``TrialClass`` codes."""
@@ -106,13 +106,14 @@ def is_number(name: str) -> bool:
 def is_fusible(name: str) -> bool:
     """Whether a column is by its name a score, or a measure of quality, that can be fused.
 
-    ``cm_score_<system>`` is of a system's own network, and for that system alone.
+    ``cm_score_<system>`` and ``asv_score_<system>`` are of a system's own network, and for that
+    system alone.
 
     Example:
         >>> [is_fusible(name) for name in ("asv_ecapa", "quality_snr", "cm_llr", "sasv_L3")]
         [True, True, False, False]
     """
-    of_others = name.endswith(("_llr", "_norm")) or name.startswith(OWN_CM)
+    of_others = name.endswith(("_llr", "_norm")) or name.startswith((OWN_CM, OWN_ASV))
     return bool(re.match(r"(asv|cm|quality)_.", name)) and not of_others
 
 

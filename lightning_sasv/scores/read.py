@@ -12,6 +12,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.scores.arrays import MAGIC as ARRAYS
 from lightning_sasv.scores.arrays import read_arrays
 from lightning_sasv.scores.detect import Found, find_layout
+from lightning_sasv.scores.json_lines import read_json_lines
 from lightning_sasv.scores.layouts import (
     LAYOUTS,
     SCORES,
@@ -36,6 +37,8 @@ from lightning_sasv.trials import Scores
 
 if TYPE_CHECKING:
     import polars as pl
+
+JSON_LINES = "json-lines"
 
 
 def read_scores(path: str | Path, format: str | None = None, mend: bool = True) -> Scores:
@@ -72,7 +75,8 @@ def read_table(
 
 def read_plain(path: Path, how: Reading) -> ScoreTable:
     """A file as it stands: a score whose role only the labels of a key can tell is ``score``."""
-    table = _read_parquet(path, how) or _read_arrays(path, how) or _read_text(path, how)
+    table = _read_parquet(path, how) or _read_arrays(path, how) or _read_json_lines(path, how)
+    table = table or _read_text(path, how)
     table = check_numbers(table, how.allow_missing)
     layout = layout_of(table)
     if how.ids == "name":
@@ -235,8 +239,18 @@ def _read_parquet(path: Path, how: Reading) -> ScoreTable | None:
     return canonical(table, LAYOUTS["parquet"], how.labels)
 
 
-def plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
-    """Numbers as float64, the rest as text, nothing missing."""
+def _read_json_lines(path: Path, how: Reading) -> ScoreTable | None:
+    named = how.format == JSON_LINES or (how.format is None and path.suffix == ".jsonl")
+    if not named or not first_bytes(path):
+        return None
+    frame, lines = read_json_lines(path)
+    guessed = how.format is None
+    table = ScoreTable(plain_types(path, frame), path, JSON_LINES, lines.__getitem__, guessed)
+    return canonical(table, layout_named(JSON_LINES), how.labels)
+
+
+def plain_types(path: Path, frame: pl.DataFrame, start: int = 0) -> pl.DataFrame:
+    """Numbers as float64, the rest as text, nothing missing; rows count from ``start``."""
     import polars as pl
 
     if not frame.height or not frame.width:
@@ -244,7 +258,7 @@ def plain_types(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
     missing = [s.name for s in frame.null_count() if s[0]]
     if missing:
         row = int(frame[missing[0]].is_null().arg_max() or 0)
-        raise InputError(f"{path}, row {row + 1}, column {missing[0]}: a value is missing")
+        raise InputError(f"{path}, row {start + row + 1}, column {missing[0]}: a value is missing")
     for name, kind in frame.schema.items():
         wanted = pl.Float64 if kind.is_numeric() and name not in ("label", *TEXT) else pl.String
         try:

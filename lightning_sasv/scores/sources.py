@@ -60,7 +60,7 @@ def read_source(
         tell: Told the layout of each file, and what was left out.
     """
     how = how or Reading(format, allow_missing=allow_missing)
-    parts = [_part(part) for part in parts_of(text)]
+    parts = roles_of(text)
     if any(name in LABELS for name, _ in parts):
         tables = [_of_classes(text, parts, how)]
         notes = list(tables[0].notes)
@@ -116,7 +116,7 @@ def _with_role(table: ScoreTable, role: str | None, alone: bool) -> ScoreTable:
 def _beside(first: ScoreTable, second: ScoreTable, is_key: bool, how: Reading) -> Joined:
     if is_key:
         return join_key(first, second, how.allow_missing)
-    _refuse_same_score(first, second)
+    refuse_same_score(first, second)
     return join_key(second, first, how.allow_missing)
 
 
@@ -181,11 +181,15 @@ def key_beside(more: ScoreTable, key: ScoreTable) -> ScoreTable:
     own = [name for name in more.frame.columns if name in key and name not in (*key.ids, "label")]
     joined = join_key(replace(more, frame=more.frame.drop(own)), key, allow_missing=True)
     if joined.missing:
+        there = set(joined.rows.tolist())
+        first = next(row for row in range(len(key)) if row not in there)
         raise InputError(
-            f"{more.path}: {joined.missing:,} of {len(key):,} trials of {key.path} are not in it; "
-            "give the keys of one set"
+            f"{more.path}: {joined.missing:,} of {len(key):,} trials of {key.path} are not in it, "
+            f"the first of them in line {key.line(first)} there; give the keys of one set"
         )
-    return replace(joined.table, path=key.path, layout=key.layout)
+    table, columns = joined.table, [name for name in more.frame.columns if name not in key]
+    others = {**table.places(columns, joined.rows), **table.joined}
+    return replace(table, path=key.path, layout=key.layout, line=key.line, joined=others)
 
 
 @takes_reading_options
@@ -242,6 +246,11 @@ def parts_of(text: str) -> list[str]:
     return [text] if Path(text).exists() else [part for part in text.split(",") if part] or [text]
 
 
+def roles_of(text: str) -> list[tuple[str | None, str]]:
+    """The files of ``asv=A,cm=B``, each with its role or class, if it has one."""
+    return [_part(part) for part in parts_of(text)]
+
+
 def _part(text: str) -> tuple[str | None, str]:
     role, sign, path = text.partition("=")
     if sign and role in (*ROLES, *LABELS) and not Path(text).exists():
@@ -261,7 +270,8 @@ def told(table: ScoreTable) -> list[str]:
     return [f"{table.path}: {len(table):,} rows, {read}", *table.notes]
 
 
-def _refuse_same_score(first: ScoreTable, second: ScoreTable) -> None:
+def refuse_same_score(first: ScoreTable, second: ScoreTable) -> None:
+    """Refuse two files of scores of one side."""
     same = [name for name in second.score_columns if name in first]
     if same:
         raise InputError(
@@ -300,7 +310,7 @@ def _named(text: str) -> tuple[str, str]:
 def _name_parts(text: str) -> list[str]:
     if Path(text).exists() or "," not in text:
         path = Path(text if Path(text).exists() else text.rpartition("=")[2])
-        return [*path.parts[:-1], path.stem]
+        return [*path.parts[:-1], path.stem.removesuffix(".counts")]
     return ["+".join(_name_parts(part)[-1] for part in text.split(",") if part)]
 
 

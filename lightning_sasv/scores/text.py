@@ -97,7 +97,9 @@ def load(path: Path, mend: bool = True) -> tuple[Path | bytes, list[str]]:
     start = first_bytes(path)
     if not start:
         raise InputError(f"{path}, line 1: the file is empty; write it again")
-    _refuse_other_kinds(path, start)
+    refuse_other_kinds(path, start)
+    if not start.startswith(_UTF16):
+        _refuse_nul(path)
     line = _find(path, b"\r")
     marked = start.startswith((codecs.BOM_UTF8, *_UTF16))
     notes = [f"{path}: lines that begin with {COMMENT} are left out"] if commented(path) else []
@@ -114,13 +116,15 @@ def _is_text(name: str) -> bool:
     return name.encode("utf-8", "ignore").decode() == name
 
 
-def _refuse_other_kinds(path: Path, start: bytes) -> None:
+def refuse_other_kinds(path: Path, start: bytes) -> None:
+    """Refuse what is no text, by its first bytes."""
     for magic, kind in _KINDS.items():
         if start.startswith(magic):
             unpack = "unpack it first" if "compressed" in kind else "write the scores as text"
             raise InputError(f"{path}: this is {kind}, no table; {unpack}")
-    if start.startswith(_UTF16):
-        return
+
+
+def _refuse_nul(path: Path) -> None:
     line = _find(path, b"\0")
     if line:
         raise InputError(f"{path}, line {line}: a NUL byte, which no text has; write it again")
@@ -137,11 +141,12 @@ def _mended(path: Path) -> bytes:
     return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def lines_of(path: Path, source: Path | bytes) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, without their ends, each with its number."""
+def lines_of(path: Path, source: Path | bytes, before: int = 0) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, without their ends, each with its number, after some others."""
     stream = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
     with stream:
-        for number, raw in enumerate(iter(lambda: stream.readline(LINE_BYTES.now + 1), b""), 1):
+        lines = iter(lambda: stream.readline(LINE_BYTES.now + 1), b"")
+        for number, raw in enumerate(lines, before + 1):
             LINE_BYTES.check(f"{path}, line {number}", len(raw))
             try:
                 text = raw.decode("utf-8").rstrip("\n")
@@ -183,12 +188,14 @@ class Shape(NamedTuple):
         numbers: Those that hold numbers.
         separator: ``" "``, tab or comma.
         header: Number of the header line, 0 where there is none.
+        before: Lines of the file before what is read.
     """
 
     names: Sequence[str]
     numbers: Sequence[str]
     separator: str
     header: int
+    before: int = 0
 
 
 def read_grid(path: Path, source: Path | bytes, shape: Shape) -> Grid:
@@ -224,7 +231,7 @@ def read_grid(path: Path, source: Path | bytes, shape: Shape) -> Grid:
     incomplete = not frame.height or any(frame.null_count().row(0))
     if incomplete or (quoted and _has_line_breaks(frame)):
         return _read_carefully(path, source, shape)
-    return Grid(frame, lambda row: row + 1 + shape.header)
+    return Grid(frame, lambda row: row + 1 + shape.header + shape.before)
 
 
 def _has_line_breaks(frame: pl.DataFrame) -> bool:
@@ -240,7 +247,7 @@ def _read_carefully(path: Path, source: Path | bytes, shape: Shape) -> Grid:
 
     rows: list[list[str]] = []
     lines: list[int] = []
-    for number, text in lines_of(path, source):
+    for number, text in lines_of(path, source, shape.before):
         if number <= shape.header:
             continue
         cells = split(path, number, text, shape.separator)

@@ -55,6 +55,9 @@ def write_table(
         if layout.name == "parquet":
             frame.write_parquet(file)
             return Path(path)
+        if layout.name == "json-lines":
+            frame.write_ndjson(file)
+            return Path(path)
         if layout.name == "arrays":
             write_arrays(file, {one.name: one.to_numpy() for one in frame})
             return Path(path)

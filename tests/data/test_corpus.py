@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -235,3 +236,11 @@ def test_an_utterance_of_new_trials_has_one_embedding(
         path.unlink()
     with pytest.raises(InputError, match=r"no embeddings spk_model.*give --data\.enrolment"):
         load_trials(folder, tmp_path / "trials.txt")
+
+
+def test_many_pairs_are_compared_trial_by_trial(
+    twin: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightning_sasv.data.corpus.MANY_PAIRS", 10)
+    monkeypatch.setattr("lightning_sasv.data.corpus.BLOCK", 100)
+    torch.testing.assert_close(replace(twin.eval).asv_scores, twin.eval.asv_scores)

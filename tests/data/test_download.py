@@ -195,19 +195,18 @@ def test_the_table_is_the_published_one(shared: Path) -> None:
     rows = [
         [cell.strip() for cell in line.strip("| \n").split("|")]
         for line in (shared / "downloads.md").read_text().splitlines()
-        if line.startswith(("| sasv2022-", "| aasist-"))
+        if line.startswith(("| sasv2022-", "| aasist-", "| referee"))
     ]
     published = {
-        (row[0].removesuffix(" (LFS)"), *row[1:4], int(row[4]), row[5], row[0].endswith("(LFS)"))
+        (row[0].split()[0], *row[1:4], int(row[4]), row[5], "LFS" in row[0], "non-c" in row[0])
         for row in rows
-        if row[0].removesuffix(" (LFS)") in SOURCES
     }
     ours = {
-        (name, s.repository, s.commit, s.path, s.size, s.sha256, s.lfs)
+        (name, s.repository, s.commit, s.path, s.size, s.sha256, s.lfs, "non-c" in s.terms)
         for name, sources in SOURCES.items()
         for s in sources
     }
-    assert len(published) == 17
+    assert len(published) == 27
     assert ours == published
     places = [s.place for name, sources in SOURCES.items() for s in sources if "sasv" in name]
     assert len(set(places)) == len(places)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 from lightning_sasv import evaluation
 from lightning_sasv.cli import main
-from lightning_sasv.data import Corpus, load_corpus
+from lightning_sasv.data import Corpus, SASVDataModule, import_corpus, load_corpus, make_twin
 from lightning_sasv.data.challenge import (
     enrolment_of,
     load_evaluation,
@@ -22,7 +25,12 @@ from lightning_sasv.data.profiles import Profile, profile_named, profiles, recog
 from lightning_sasv.data.protocols import read_utterances
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.errors import InputError
+from lightning_sasv.frontends.lists import corpus_splits
+from lightning_sasv.metrics import Counts
+from lightning_sasv.metrics.speakers import zoo
+from lightning_sasv.report.draws import known_factors
 from lightning_sasv.scores import convert, read_table
+from lightning_sasv.trials import Scores, TrialClass
 from tests.conftest import REPOSITORY
 from tests.helpers import failure_of
 
@@ -141,13 +149,106 @@ def test_lines_of_wildspoof_have_no_labels(golden: Path) -> None:
 
 @pytest.mark.parametrize(
     ("golden", "name", "trials"),
-    [("voxceleb", "voxceleb", 3), ("asvspoof2021", "asvspoof2021-la", 1)],
+    [("voxceleb", "voxceleb", 3), ("asvspoof2021", "asvspoof2021-la", 1),
+     ("asvspoof5", "asvspoof5-progress", 5)],
     indirect=["golden"],
-)
+)  # fmt: skip
 def test_lines_of_corpora_that_only_evaluate(golden: Path, name: str, trials: int) -> None:
-    rows = trials_of(profile_named(name), "eval", golden)
+    profile = profile_named(name)
+    rows = trials_of(profile, "eval", golden)
     assert len(rows) == trials
+    if name == "asvspoof5-progress":
+        (golden / "ASVspoof5.eval.track_2.enroll.tsv").rename(golden / profile.eval.enrolment[0][0])  # type: ignore[union-attr]
+        assert set(rows.speaker) <= set(enrolment_of(profile.eval, golden))  # type: ignore[arg-type]
+        assert set(rows.label.tolist()) == {-1}
+        return
     assert name in ("voxceleb", *[p.name for p in [recognised(golden)] if p])
+
+
+@pytest.mark.parametrize("golden", ["asvspoof2021"], indirect=True)
+def test_lines_of_asvspoof2021_df(golden: Path) -> None:
+    df, path = profile_named("asvspoof2021-df"), golden / "DF.CM.trial_metadata.txt"
+    (row,) = read_table(path).frame.rows(named=True)
+    assert (row["utterance"], row["codec"], row["attack"], row["label"], row["subset"]) == (
+        "DF_E_2000011", "nocodec", "A14", "spoof", "progress")  # fmt: skip
+    assert path.name in df.eval.lists  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="subset is never 'eval'"):
+        trials_of(df, "eval", golden)  # the one line is of another subset
+    path.write_text(path.read_text().replace(" progress ", " eval "))
+    (golden / "DF/CM").mkdir(parents=True)
+    path.rename(golden / "DF/CM/trial_metadata.txt")  # as the release has it
+    (golden / "LA.ASV.trial_metadata.txt").unlink()
+    found = recognised(golden)
+    assert found is not None
+    assert (found.name, found.where, found.costs) == ("asvspoof2021-df", "subset=eval", "asvspoof5")
+    (split,) = corpus_splits(golden)
+    assert [one.id for one in split.utterances] == ["DF_E_2000011"]
+    assert not split.enrolment
+
+
+@pytest.mark.parametrize("golden", ["asvspoof2021"], indirect=True)
+def test_ids_of_asvspoof2021_are_those_of_the_audio(golden: Path) -> None:
+    path = golden / "LA.ASV.trial_metadata.txt"
+    rows = trials_of(profile_named("asvspoof2021-la"), "eval", golden)
+    assert (rows.speaker.tolist(), rows.utterance.tolist()) == (["LA_0007"], ["LA_E_5013670"])
+    assert rows.more["codec"].tolist() == ["alaw"]
+    path.write_text("LA2021-" + path.read_text().replace(" LA_E", " LA2021-LA_E"))
+    again = trials_of(profile_named("asvspoof2021-la"), "eval", golden)
+    assert (again.speaker.tolist(), again.utterance.tolist()) == (["LA_0007"], ["LA_E_5013670"])
+
+
+def test_evaluate_takes_costs_and_subset_of_a_corpus(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    key, scores = [], []
+    for number in range(300):
+        word, subset = ("spoof", "bonafide")[number % 2], ("eval", "progress", "hidden")[number % 3]
+        attack = "A14" if word == "spoof" else "bonafide"
+        key.append(
+            f"LA_0023 DF_E_{number} nocodec asvspoof {attack} {word} notrim {subset} v - - - -"
+        )
+        scores.append(f"DF_E_{number} {rng.normal() + 2 * (number % 2)}")
+    for name, lines in (("DF.CM.trial_metadata.txt", key), ("cm.txt", scores)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    said: list[str] = []
+    given = {"key": str(tmp_path / "DF.CM.trial_metadata.txt"), "ci": "none", "tell": said.extend}
+    file = f"cm={tmp_path / 'cm.txt'}"
+    found = evaluation.evaluate(file, corpus="asvspoof2021-df", **given)  # type: ignore[arg-type]
+    assert sum(found.counts.values()) == 100
+    assert "corpus asvspoof2021-df: costs asvspoof5, trials of subset=eval" in said
+    assert found.options.settings.costs == PRESETS["asvspoof5"]
+    other = evaluation.evaluate(
+        file, corpus="asvspoof2021-df", where="subset=hidden", costs="equal", **given
+    )  # type: ignore[arg-type]
+    assert other.options.settings.costs == PRESETS["equal"]
+    assert found.metrics != other.metrics
+    assert sum(evaluation.evaluate(file, **given).counts.values()) == 300  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"--corpus nowhere is neither a corpus"):
+        evaluation.evaluate(file, corpus="nowhere", **given)  # type: ignore[arg-type]
+
+
+def test_models_of_one_speaker_are_drawn_together(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(0), ["speaker,utterance,label,sasv_score"]
+    for number in range(720):
+        word = ("spoof", "target", "nontarget")[number % 3]
+        model = f"SPK_{number // 3 % 12:08d}_{number % 2:03d}"
+        rows.append(f"{model},u{number},{word},{rng.normal() + 2 * (word == 'target')}")
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(rows) + "\n")
+    found = evaluation.evaluate(str(path), ci="speaker", replicates=39)
+    assert found.draws.systems["s"]["sasv_eer"].speakers == 12
+    found.write(tmp_path / "m.json")
+    (entry,) = json.loads((tmp_path / "m.json").read_text())["systems"].values()
+    assert entry["sets"]["trials"]["of"]["speakers"] == 12
+    table = read_table(path)
+    claimed = [name[:12] for name in table.text("speaker").tolist()]
+    trials = Scores(*np.zeros((2, 720)), table.labels(), table.text("speaker"))
+    assert known_factors(trials)["speaker"].tolist() == claimed  # what the report draws
+    assert len(zoo(table.numbers("sasv_score"), trials.label, trials.speaker)) == 12
+    counts, named = Counts(), Counts()
+    counts.add(trials.label, trials.speaker, sasv=table.numbers("sasv_score"))
+    named.add(trials.label, claimed, sasv=table.numbers("sasv_score"))
+    ours, theirs = (one.bootstrap(["sasv_eer"], n=39)["sasv_eer"] for one in (counts, named))
+    assert (ours.low, ours.high) == (theirs.low, theirs.high)
 
 
 def test_costs_of_every_corpus_are_presets() -> None:
@@ -168,6 +269,7 @@ def test_the_twin_in_every_layout_is_the_same_corpus(
     assert torch.equal(again.train.vectors, twin.train.vectors)
     assert np.array_equal(again.train.utterances.bonafide, twin.train.utterances.bonafide)
     assert np.array_equal(again.train.utterances.speaker, twin.train.utterances.speaker)
+    assert torch.equal(again.train.asv_vectors, twin.train.asv_vectors)
     for split in ("dev", "eval"):
         mine, theirs = getattr(again, split), getattr(twin, split)
         assert np.array_equal(mine.trials.label, theirs.trials.label)
@@ -177,18 +279,79 @@ def test_the_twin_in_every_layout_is_the_same_corpus(
         of_trial = mine.probe_vectors[mine.probe_of_trial]
         assert torch.equal(of_trial, theirs.probe_vectors[theirs.probe_of_trial])
     assert ("codec" in again.eval.trials.more) == (name == "asvspoof5")
+    kept = import_corpus(str(tmp_path), out=str(tmp_path / "imported"))
+    stored = load_corpus(tmp_path / "imported")
+    assert stored.fingerprint == kept.fingerprint == again.fingerprint
+    assert stored.eval.costs == again.eval.costs == profile_named(name).costs
 
 
-def test_a_blind_test_set_is_only_scored(twin: Corpus, tmp_path: Path) -> None:
+def test_labels_in_a_blind_test_set_are_named(twin: Corpus, tmp_path: Path) -> None:
     save_corpus(twin, tmp_path, layout="wildspoof")
-    assert not list(tmp_path.rglob("*trn*"))
-    found = load_evaluation(tmp_path, None, None, profile_named("wildspoof")).eval
+    path = tmp_path / "protocols/protocol_test.tsv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], lines[2] + " target", *lines[3:]]) + "\n")
+    with pytest.raises(InputError, match=r"protocol_test.tsv, line 3: 3 columns"):
+        load_evaluation(tmp_path, None, None, profile_named("wildspoof"))
+
+
+@pytest.mark.parametrize("name", ["wildspoof", "asvspoof5-progress", "asvspoof2021-la"])
+def test_a_test_set_alone_is_only_scored(name: str, twin: Corpus, tmp_path: Path) -> None:
+    save_corpus(twin, tmp_path, layout=name)
+    assert not list(tmp_path.rglob("*embd_trn*"))
+    profile = recognised(tmp_path)
+    assert profile is not None
+    assert profile.name == name
+    found = load_evaluation(tmp_path, None, None, profile).eval
     torch.testing.assert_close(found.asv_scores, twin.eval.asv_scores)
-    assert set(found.trials.label.tolist()) == {-1}
+    assert np.array_equal(found.trials.utterance, twin.eval.trials.utterance)
+    known = name == "asvspoof2021-la"
+    assert np.array_equal(found.trials.label, twin.eval.trials.label) == known
+    assert (set(found.trials.label.tolist()) == {-1}) != known
+
+
+@pytest.mark.parametrize("name", ["asvspoof2021-df", "voxceleb"])
+def test_lists_that_cannot_hold_the_twin(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = failure_of(capsys, "simulate", "--corpus", name, "--out", tmp_path / "x")
+    assert f"--corpus {name}" in said
+    assert not (tmp_path / "x").exists()
 
 
 OWN = (REPOSITORY / "docs/corpora.md").read_text().partition("```yml\n")[2].partition("```")[0]
 """The example of the docs."""
+
+
+def test_a_manifest_that_names_enrolment_and_recordings(twin: Corpus, tmp_path: Path) -> None:
+    save_corpus(twin, tmp_path, layout="manifest")
+    lists = tmp_path / "protocols"
+    for split in ("dev", "eval"):
+        (lists / f"manifest.{split}.enrolment.csv").unlink()
+        frame = pl.read_csv(lists / f"manifest.{split}.csv")
+        own = pl.format("{}_A", pl.col("speaker")), pl.format("x/{}.wav", pl.col("utterance"))
+        frame = frame.with_columns(own[0].alias("enrolment"), own[1].alias("path"))
+        frame.rename({"speaker": "model"}).write_csv(lists / f"manifest.{split}.csv")
+    torch.testing.assert_close(load_corpus(tmp_path).eval.asv_scores, twin.eval.asv_scores)
+    train, dev, _ = corpus_splits(lists)
+    assert dev.utterances[0].place == f"x/{dev.utterances[0].id}.wav"
+    assert train.utterances[0].place == train.utterances[0].id
+    assert set(dev.enrolment) == set(twin.dev.models.ids)
+    text = (lists / "manifest.dev.csv").read_text()
+    (lists / "manifest.dev.csv").write_text(text.replace("_A,", "_B,", 1))
+    with pytest.raises(InputError, match=r"manifest.dev.csv, line \d+: model \w+ is enrolled with"):
+        load_corpus(tmp_path)
+
+
+def test_a_manifest_of_json_lines(twin: Corpus, tmp_path: Path) -> None:
+    save_corpus(twin, tmp_path, layout="manifest")
+    for path in (tmp_path / "protocols").glob("manifest.*.csv"):
+        if "enrolment" not in path.name:
+            convert(str(path), "json-lines", str(path.with_suffix(".jsonl")))
+            path.unlink()
+    again = load_corpus(tmp_path)
+    assert np.array_equal(again.train.utterances.bonafide, twin.train.utterances.bonafide)
+    assert np.array_equal(again.dev.trials.label, twin.dev.trials.label)
+    torch.testing.assert_close(again.eval.asv_scores, twin.eval.asv_scores)
 
 
 def test_a_corpus_of_ones_own(twin: Corpus, tmp_path: Path) -> None:
@@ -224,18 +387,35 @@ def test_a_corpus_of_ones_own(twin: Corpus, tmp_path: Path) -> None:
         profile_named("asvspoof6")
 
 
+TRIALS, KEY = "ASVspoof5.dev.track_2.trial.tsv", "ASVspoof5.eval.track_1.tsv"
+ENROL = "ASVspoof5.dev.track_2.enroll.tsv"
 BROKEN = {
-    "another list": ("ASVspoof5.dev.track_2.trial.tsv", lambda t: "LA_1 LA_D_1 - - bonafide\n" + t,
+    "another list": (TRIALS, lambda t: "LA_1 LA_D_1 - - bonafide\n" + t,
                      r"dev.track_2.trial.tsv, line 1: unknown label 'bonafide'"),
-    "details cut": ("ASVspoof5.eval.track_1.tsv", lambda t: "\n".join(t.split("\n")[3:]),
-                    r"eval.track_1.tsv: [\d,]+ of [\d,]+ trials of .* are not in it"),
-    "trial again": ("ASVspoof5.dev.track_2.trial.tsv", lambda t: t + t.split("\n")[0] + "\n",
+    "details cut": (KEY, lambda t: "\n".join(t.split("\n")[3:]),
+                    r"eval.track_1.tsv: [\d,]+ of [\d,]+ trials of .*eval.track_2.trial.tsv.* "
+                    r"are not in it.*line \d+"),
+    "trial again": (TRIALS, lambda t: t + t.split("\n")[0] + "\n",
                     r"dev.track_2.trial.tsv, line \d+: the trial of line 1 stands again"),
-    "no enrolment": ("ASVspoof5.dev.track_2.enroll.tsv", lambda t: "\n".join(t.split("\n")[1:]),
-                     r"dev: speaker without enrolment model"),
-    "enrolment utterance": ("ASVspoof5.dev.track_2.enroll.tsv", lambda t: t.replace("_A\n", "_B\n"),
-                            r"asv_embd_dev.safetensors: no embedding for \d+ id"),
+    "no enrolment": (ENROL, lambda t: "\n".join(t.split("\n")[1:]),
+                     r"dev.track_2.trial.tsv, line \d+: dev: speaker without enrolment model"),
+    "enrolment utterance": (ENROL, lambda t: t.replace("_A\n", "_B\n", 1),
+                            r"dev.track_2.enroll.tsv, line 1: no embedding for 1 id.s. of the "
+                            r"enrolment of .*asv_embd_dev.*first: \w+_B"),
+    "gender": (TRIALS, lambda t: t.replace(" F ", " X ", 1),
+               r"dev.track_2.trial.tsv, line \d+: gender is 'X'.*expected F\|M"),
+    "attack": (TRIALS, lambda t: t.replace(" A01 ", " B99 ", 1),
+               r"dev.track_2.trial.tsv, line \d+: attack is 'B99'"),
+    "codec of the details": (KEY, lambda t: t.replace(" C04 ", " X04 ", 1),
+                             r"eval.track_1.tsv, line \d+: codec is 'X04'"),
+    "attack of training": ("ASVspoof5.train.tsv", lambda t: t.replace(" A01 ", " B99 ", 1),
+                           r"ASVspoof5.train.tsv, line \d+: attack is 'B99'"),
+    "no embedding": (TRIALS, lambda t: t.replace("TW_D_", "TW_X_", 1),
+                     r"are not in it|dev.track_2.trial.tsv, line 1: .*no embedding for 1 id"),
 }  # fmt: skip
+
+
+ONE_LINE = ("gender", "attack", "codec of the details", "attack of training", "no embedding")
 
 
 @pytest.mark.parametrize("kind", BROKEN)
@@ -243,19 +423,52 @@ def test_broken_lists_are_named(kind: str, twin: Corpus, tmp_path: Path) -> None
     name, spoil, message = BROKEN[kind]
     save_corpus(twin, tmp_path, layout="asvspoof5")
     path = tmp_path / "protocols" / name
-    path.write_text(spoil(path.read_text()))
-    with pytest.raises(InputError, match=message):
+    before = path.read_text()
+    path.write_text(spoil(before))
+    with pytest.raises(InputError, match=message) as raised:
         load_corpus(tmp_path).check()
+    if kind in ONE_LINE:
+        pairs = zip(before.split("\n"), path.read_text().split("\n"), strict=True)
+        line = next(number for number, (old, new) in enumerate(pairs, 1) if old != new)
+        assert re.search(rf"line {line}\b", str(raised.value))
+
+
+def test_dev_and_eval_of_other_corpora(twin: Corpus, tmp_path: Path) -> None:
+    other, root = make_twin(0.02, 5), tmp_path / "a"
+    save_corpus(twin, root, layout="asvspoof5")
+    save_corpus(other, tmp_path / "b", layout="spoofceleb")
+    ways = [str(tmp_path / "b"), f"spoofceleb={tmp_path / 'b'}"]
+    ways.append(f"spoofceleb={tmp_path / 'b/embeddings'},{tmp_path / 'b/protocols'}")
+    for way in ways:
+        found = SASVDataModule(str(root), corpus="asvspoof5", eval_corpus=way).corpus
+        assert torch.equal(found.train.vectors, twin.train.vectors)
+        torch.testing.assert_close(found.dev.asv_scores, twin.dev.asv_scores)
+        torch.testing.assert_close(found.eval.asv_scores, other.eval.asv_scores)
+        assert found.eval.name == "eval"
+        assert found.eval.corpus is not None
+        assert found.dev.corpus is None
+    both = SASVDataModule(scale=0.02, dev_corpus=ways[0], eval_corpus=ways[0])
+    both.setup("fit")
+    assert torch.equal(both.corpus.dev.label, other.dev.label)
+    blind = tmp_path / "blind"
+    save_corpus(twin, blind, layout="wildspoof")
+    with pytest.raises(InputError, match=r"--data.eval_corpus .*wildspoof have no labels"):
+        _ = SASVDataModule(str(root), corpus="asvspoof5", eval_corpus=str(blind)).corpus
+    with pytest.raises(InputError, match=r"--data.dev_corpus spoofceleb: where is it\?"):
+        _ = SASVDataModule(scale=0.02, dev_corpus="spoofceleb").corpus
+    with pytest.raises(InputError, match=r"wildspoof .* has no dev set"):
+        _ = SASVDataModule(str(root), corpus="asvspoof5", dev_corpus=str(blind)).corpus
 
 
 def test_the_whole_way(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lists, a training, scores by codec, a submission; a test set without labels."""
+    """Lists, a training, scores by codec, a submission; another corpus, and what is lost there."""
     monkeypatch.chdir(tmp_path)
-    for name in ("asvspoof5", "wildspoof"):
-        main(["simulate", "--out", name, "--scale", "0.02", "--corpus", name])
+    main(["simulate", "--out", "asvspoof5", "--scale", "0.02", "--corpus", "asvspoof5"])
     assert "twin" in capsys.readouterr().out
+    for name in ("wildspoof", "manifest"):
+        main(["simulate", "--out", name, "--scale", "0.02", "--corpus", name, "--seed", "1"])
     said = failure_of(capsys, "fit", "--data.root", "asvspoof5", "--data.corpus", "spoofceleb")
     assert "train.csv not found below" in said
     said = failure_of(capsys, "fit", "--data.root", "wildspoof")
@@ -264,12 +477,56 @@ def test_the_whole_way(
     main(["fit", "--data.root", "asvspoof5", "--trainer.max_epochs=1", "--model.systems=[L3c]"])
     assert "asvspoof5: lists of asvspoof5" in capsys.readouterr().out
     (scores,) = Path("runs").rglob("scores/eval.csv")
+    made = json.loads((scores.parents[1] / "metrics.json").read_text())["systems"]["L3c"]["sets"]
+    assert [made[split]["of"]["costs"]["name"] for split in ("dev", "eval")] == ["asvspoof5"] * 2
     found = evaluation.evaluate([str(scores)], by="codec,gender", ci="none")
     assert set(found.groups["codec"]["L3c"]) == {"-", "C01", "C04", "C11"}
     key = "asvspoof5/protocols/ASVspoof5.eval.track_2.trial.tsv"
     convert(str(scores), "asvspoof5-t2", "sub.tsv", key=key, column="sasv_L3c")
+    words = ["--data.root=asvspoof5", "--data.eval_corpus=manifest=manifest"]
+    main(["fit", *words, "--data.scale=0.5", "--trainer.max_epochs=1", "--model.systems=[L3c]"])
+    (there,) = (p for p in Path("runs").rglob("scores/eval.csv") if p != scores)
+    of = json.loads((there.parents[1] / "metrics.json").read_text())["systems"]["L3c"]["sets"]
+    assert [of[split]["of"]["trained_on"] for split in ("dev", "eval")] == ["twin", "twin"]
+    assert (of["dev"]["of"]["scale"], of["eval"]["of"]["scale"]) == (0.5, None)
+    assert of["eval"]["of"]["costs"]["name"] == "a-dcf1"  # those of the corpus that is evaluated
+    capsys.readouterr()
+    main(["transfer", "--fitted", str(scores.parents[1]), "--scores", str(there), "--draws=2"])
+    said = capsys.readouterr().out
+    assert "Label budget of L3c" in said
+    content = json.loads(Path("results/transfer/transfer.json").read_text())["systems"]["L3c"]
+    assert content["verdict"].startswith("lost: ")  # another twin has other embeddings
+    assert content["lost"]["hter"]["low"] > 0
+
+
+def test_the_whole_way_from_spoofceleb_to_wildspoof(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training from SpoofCeleb, its trials by attack, WildSpoof's test set as a submission."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("spoofceleb", "wildspoof"):
+        main(["simulate", "--out", name, "--scale", "0.02", "--corpus", name])
+    words = ["--data.root", "spoofceleb", "--trainer.max_epochs=1", "--model.systems=[L3c]"]
+    main(["fit", *words])
+    assert "spoofceleb: lists of spoofceleb" in capsys.readouterr().out
+    (scores,) = Path("runs").rglob("scores/eval.csv")
+    table = read_table(scores)
+    protocol = Path("spoofceleb/protocols/sasv_evaluation_evaluation_protocol.csv").read_text()
+    rows = [line.split(",") for line in protocol.splitlines()]
+    assert table.text("utterance").tolist() == [test.removesuffix(".flac") for _, test, _ in rows]
+    assert table.text("speaker").tolist() == [enrol.split("/")[1] for enrol, _, _ in rows]
+    assert [str(TrialClass(code)) for code in table.labels()] == [word for *_, word in rows]
+    found = evaluation.evaluate([str(scores)], by="attack", ci="speaker", replicates=39)
+    assert set(found.groups["attack"]["L3c"]) == {
+        test[:3] for _, test, word in rows if word == "spoof"
+    }
+    speakers = {enrol.split("/")[1] for enrol, _, _ in rows}
+    assert found.draws.systems["L3c"]["sasv_eer"].speakers == len(speakers)
     main(["predict", str(scores.parents[1]), "--data.root", "wildspoof"])
     (blind,) = Path("runs").rglob("trials.csv")
-    trials = "wildspoof/protocols/protocol_test.tsv"
-    convert(str(blind), "wildspoof", "w.tsv", key=trials, column="sasv_L3c")
-    assert len(Path("w.tsv").read_text().splitlines()) == len(read_table(scores))
+    trials = Path("wildspoof/protocols/protocol_test.tsv")
+    convert(str(blind), "wildspoof", "w.tsv", key=str(trials), column="sasv_L3c")
+    made = [line.split("\t") for line in Path("w.tsv").read_text().splitlines()]
+    assert [one[:2] for one in made] == [line.split() for line in trials.read_text().splitlines()]
+    values = read_table(blind).numbers("sasv_L3c")
+    assert [float(one[2]) for one in made] == pytest.approx(values.tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,14 @@ def test_lists_of_every_corpus(name: str, twin: Corpus, tmp_path: Path) -> None:
     assert len(splits["eval"].enrolment) == len(twin.eval.models)
     assert ("trn" in splits) == (name != "wildspoof")
     assert not any(one.id.endswith(".flac") for one in splits["eval"].with_enrolment)
+    for split in splits.values():  # every name has its line, also that of an enrolment list
+        for one in {split.with_enrolment[0], split.with_enrolment[-1]}:
+            assert split.lines is not None
+            path, line = re.fullmatch(
+                r"(.*), line (\d+): gone", split.lines.of(one.id, "gone")
+            ).groups()  # type: ignore[union-attr]
+            assert one.id in Path(path).read_text().splitlines()[int(line) - 1]
+        assert split.lines.of("nobody", "gone") == "gone"  # type: ignore[union-attr]
     with pytest.raises(InputError, match=r"no protocols of sasv2022 below .*--corpus is one of"):
         plan(audio, corpus="sasv2022")
 

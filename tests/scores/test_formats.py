@@ -304,3 +304,32 @@ def test_any_table_survives_the_way_through_a_file(
         assert again.frame.select(table.frame.columns).equals(table.frame)
 
     round_trip()
+
+
+def test_json_lines_are_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"model": "s1", "utterance": "u1", "label": "target", "codec": "C01", "score": 0.5}\n\n'
+        '{"model": "s1", "utterance": "u2", "label": "spoof", "codec": "-", "score": 1e-3}\n'
+    )
+    table = read_table(path)
+    assert table.frame["codec"].to_list() == ["C01", "-"]
+    assert table.text("speaker").tolist() == ["s1", "s1"]
+    assert table.numbers("sasv_score").tolist() == [0.5, 0.001]
+    assert table.line(1) == 3
+    write_table(tmp_path / "b.jsonl", table, "json-lines")
+    assert read_table(tmp_path / "b.jsonl").frame.equals(table.frame)
+    path.write_text('{"key": "t1", "lab": "target", "wav": ["a.wav", "b.wav", "c.wav"]}\n')
+    toolkit = read_table(path)
+    assert toolkit.frame.row(0, named=True) == {
+        "trial_key": "t1", "label": "target", "speaker": "a.wav,b.wav", "utterance": "c.wav",
+    }  # fmt: skip
+    for second, message in (
+        ('{"key": "t2"}', "line 2: speaker is not in every line"),
+        ('{"key": "t2", "lab": null, "wav": ["a"]}', "line 2, lab: expected a text"),
+        ("[1]", "line 2: expected an object"),
+        ("{", "line 2 is not valid JSON"),
+    ):
+        path.write_text('{"key": "t1", "lab": "target", "wav": ["a", "b"]}\n' + second + "\n")
+        with pytest.raises(InputError, match=message):
+            read_table(path)

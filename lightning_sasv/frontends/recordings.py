@@ -1,0 +1,94 @@
+"""Recordings that a decision rests on: their length by the header, their content checked."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.frontends.audio import _RATES, _frames_needed, require_soundfile, resample
+
+SHORTEST, LONGEST = 0.5, 600.0
+"""Seconds that a recording must and may have."""
+
+SILENT = 1e-4
+"""Peak below which a recording is silence (−80 dB of full scale)."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a front end is given of a recording.
+
+    Attributes:
+        waveform: Mono samples at the rate that was asked for, no more than asked for.
+        seconds: Length of the whole recording by its header.
+        note: What must be said about it; mostly nothing.
+    """
+
+    waveform: np.ndarray
+    seconds: float
+    note: str = ""
+
+
+def read_recording(
+    source: str | Path | bytes, sample_rate: int, samples: int | None, name: str | None = None
+) -> Recording:
+    """Read the beginning of a recording, after its header was found sensible.
+
+    Args:
+        source: File, or its content.
+        sample_rate: Rate to resample to where the recording has another.
+        samples: How many samples at that rate are wanted; ``None`` takes them all.
+        name: What it is called in messages; by default the file's name.
+
+    Raises:
+        InputError: It is no audio, too short, too long, silent, cut short, or holds no numbers.
+    """
+    name = name or ("the recording" if isinstance(source, bytes) else str(source))
+    if not isinstance(source, bytes) and not Path(source).is_file():
+        raise InputError(f"{name}: no such file")
+    soundfile, problem = require_soundfile(), "cannot be read as audio; give wav, flac, ogg or mp3"
+    try:
+        with soundfile.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else source) as it:
+            rate, seconds = int(it.samplerate), it.frames / max(it.samplerate, 1)
+            _check_length(name, rate, seconds)
+            problem = "cut short or damaged; its header is sound, what follows is not"
+            most = int(LONGEST * rate) + 1  # whatever the header says
+            wanted = most if samples is None else _frames_needed(samples, rate, sample_rate)
+            data = it.read(min(wanted, most), dtype="float32", always_2d=True)
+            missing = min(wanted, it.frames) - len(data)
+    except (soundfile.SoundFileError, TypeError, UnicodeError, MemoryError, OSError):
+        raise InputError(f"{name}: {problem}") from None  # libsndfile's words name an address
+    if missing > 0:
+        raise InputError(f"{name}: cut short, {missing} samples of its beginning are missing")
+    _check_content(name, data)
+    mono = data[:, 0] if data.shape[1] == 1 else data.mean(axis=1, dtype=np.float32)
+    note = ""
+    if rate != sample_rate:
+        note = f"{name}: resampled from {rate} Hz, the networks were measured at {sample_rate} Hz"
+    return Recording(resample(mono, rate, sample_rate)[:samples], seconds, note)
+
+
+def _check_length(name: str, rate: int, seconds: float) -> None:
+    """Refuse by the header alone what would say too little, or take too long."""
+    if not _RATES[0] <= rate <= _RATES[1]:
+        raise InputError(f"{name}: damaged, its header says {rate} samples a second")
+    if seconds < SHORTEST:
+        raise InputError(
+            f"{name}: {seconds:.2f} s of audio are too little; at least {SHORTEST:g} s are needed"
+        )
+    if seconds > LONGEST:
+        raise InputError(
+            f"{name}: {seconds / 60:.0f} minutes of audio are too much; at most "
+            f"{LONGEST / 60:.0f} are taken"
+        )
+
+
+def _check_content(name: str, data: np.ndarray) -> None:
+    if not np.isfinite(data).all():
+        raise InputError(f"{name}: holds NaN or infinite samples")
+    if not len(data) or np.abs(data).max() < SILENT:
+        raise InputError(f"{name}: nothing but silence")

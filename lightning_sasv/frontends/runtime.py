@@ -1,0 +1,135 @@
+"""Front ends that need no torch: ONNX graphs in onnxruntime, features by numpy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import sha256
+
+SETTINGS = "lightning_sasv"
+Array = np.ndarray
+_ELSEWHERE = b"\n\x08location"
+"""How a graph names a file with values of its own: any file of this machine, if it were read."""
+
+
+def file_names(kind: str) -> tuple[str, str]:
+    """The graph of a kind of front end, and what its features are made with."""
+    return f"{kind}.onnx", f"{kind}_features.safetensors"
+
+
+class Fbank:
+    """Log-mel features as SpeechBrain computes them, their mean over time subtracted.
+
+    Frames of a waveform that is padded with half a window of zeros on both sides, times the window,
+    power of their spectra times the mel matrix, 10 log10(max(·, floor)), nothing more than
+    ``range_db`` below the largest value, minus the mean over time.
+
+    Args:
+        window: Window (samples,), as long as the transform.
+        mel: Matrix (bins, bands).
+        hop: Samples from one frame to the next.
+        floor: Least power.
+        range_db: Range below the largest value.
+    """
+
+    def __init__(self, window: Array, mel: Array, hop: int, floor: float, range_db: float) -> None:
+        if mel.ndim != 2 or window.shape != (2 * (len(mel) - 1),) or not 1 <= hop <= window.size:
+            raise ValueError(f"window {window.shape}, mel {mel.shape}, hop {hop}")
+        self.window, self.mel = window.astype(np.float64), mel.astype(np.float64)
+        self.hop, self.floor, self.range_db = int(hop), float(floor), float(range_db)
+
+    @classmethod
+    def read(cls, path: Path) -> Fbank:
+        """Features of a file that a graph was exported with."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="numpy") as file:
+                settings = json.loads((file.metadata() or {})[SETTINGS])
+                return cls(file.get_tensor("window"), file.get_tensor("mel"), **settings)
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
+
+    def __call__(self, waveform: Array) -> Array:
+        """(frames, bands) of a waveform (time,), float32."""
+        size = self.window.size
+        padded = np.pad(waveform.astype(np.float64), size // 2)
+        frames = np.lib.stride_tricks.sliding_window_view(padded, size)[:: self.hop]
+        power = np.abs(np.fft.rfft(frames * self.window)) ** 2 @ self.mel
+        decibels = 10 * np.log10(np.maximum(power, self.floor))
+        decibels = np.maximum(decibels, decibels.max() - self.range_db)
+        return np.asarray(decibels - decibels.mean(axis=0), dtype=np.float32)
+
+
+class GraphFrontEnd:
+    """A front end that was exported by ``graphs.export_front_end``.
+
+    Args:
+        folder: Folder of its files.
+        kind: ``asv`` or ``cm``.
+        about: What the export said of it.
+        threads: Threads that a recording may use.
+
+    Raises:
+        InputError: A file is missing, altered or no graph, or onnxruntime is not installed.
+    """
+
+    def __init__(
+        self, folder: str | Path, kind: str, about: Mapping[str, Any], threads: int = 1
+    ) -> None:
+        try:
+            self.dim, self.sample_rate = int(about["dim"]), int(about["sample_rate"])
+            self.samples = None if about["samples"] is None else int(about["samples"])
+            recorded = {str(name): str(digest) for name, digest in about["files"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{folder}: the {kind} front end is not described ({error})") from None
+        graph, features = (Path(folder) / name for name in file_names(kind))
+        for name in recorded:
+            if name not in (graph.name, features.name):
+                raise InputError(f"{folder}: {name!r} is no file of a front end")
+        for path in (Path(folder) / name for name in recorded):
+            if not path.is_file() or sha256(path) != recorded[path.name]:
+                state = "was altered or damaged" if path.is_file() else "is missing"
+                raise InputError(f"{path} {state}; export the bundle again")
+        self._features = Fbank.read(features) if features.name in recorded else None
+        self._session = _session(graph, threads)
+        self._input = self._session.get_inputs()[0].name
+
+    def embed(self, waveforms: Sequence[Array]) -> Array:
+        """Embeddings (batch, dim) of waveforms (time,) of any lengths, one by one."""
+        return np.stack([self._embed_one(np.asarray(one, np.float32)) for one in waveforms])
+
+    def _embed_one(self, waveform: Array) -> Array:
+        if waveform.ndim != 1 or not waveform.size:
+            raise InputError(f"a waveform has one axis and samples, got shape {waveform.shape}")
+        if self.samples is not None:  # the first ones, or the recording repeated end to end
+            waveform = np.resize(waveform[: self.samples], self.samples)
+        values = waveform if self._features is None else self._features(waveform)
+        return np.asarray(self._session.run(None, {self._input: values[None]})[0][0])
+
+
+def _session(path: Path, threads: int) -> Any:
+    content = path.read_bytes()
+    if _ELSEWHERE in content:
+        raise InputError(f"{path} is refused: it has parts in other files")
+    try:
+        import onnxruntime
+    except (ImportError, OSError) as error:
+        raise InputError(
+            f"graphs are run by onnxruntime, which cannot be imported ({error}); install it with: "
+            "pip install 'lightning-sasv[onnx]'"
+        ) from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 4  # what is wrong is said here
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes, which differ from version to version
+        reason = str(error).splitlines()[0][:200]
+        raise InputError(f"{path} is no graph that can be run ({reason})") from None
