@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from numbers import Real
 
 from lightning_sasv.errors import InputError, meant
@@ -21,6 +21,7 @@ class CostModel:
         p_target: Prior probability of a target.
         p_nontarget: Prior probability of a nontarget.
         p_spoof: Prior probability of a spoof.
+        c_abstain: Cost of deciding nothing, of whatever class the trial is; never where infinite.
 
     Raises:
         InputError: A cost below 0 or infinite, a prior outside [0, 1], or priors that do not sum
@@ -38,12 +39,15 @@ class CostModel:
     p_target: float = 1 / 3
     p_nontarget: float = 1 / 3
     p_spoof: float = 1 / 3
+    c_abstain: float = math.inf
 
     def __post_init__(self) -> None:
         for name in ("c_miss", "c_fa_nontarget", "c_fa_spoof"):
             value = getattr(self, name)
             if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise InputError(f"{name} must be a finite cost of at least 0, got {value!r}")
+        if not (isinstance(self.c_abstain, Real) and float(self.c_abstain) >= 0):
+            raise InputError(f"c_abstain must be a cost of at least 0, got {self.c_abstain!r}")
         for name in ("p_target", "p_nontarget", "p_spoof"):
             value = getattr(self, name)
             if not (isinstance(value, Real) and 0 <= float(value) <= 1):
@@ -104,6 +108,35 @@ class CostModel:
         if negative == 0:
             return math.inf
         return math.log(self.weight_miss / negative) if self.weight_miss > 0 else -math.inf
+
+    @property
+    def most_c_abstain(self) -> float:
+        """What ``c_abstain`` must stay below to be the least risk anywhere.
+
+        ``C_miss C*/(C_miss + C*)`` with ``C*`` the larger cost of a false acceptance, of classes
+        that occur.
+        """
+        false = (self.c_fa_nontarget, self.p_nontarget), (self.c_fa_spoof, self.p_spoof)
+        worst = max((cost for cost, prior in false if prior > 0), default=0.0)
+        miss = self.c_miss if self.p_target > 0 else 0.0
+        return miss * worst / (miss + worst) if miss and worst else 0.0
+
+    @property
+    def idle_c_abstain(self) -> str | None:
+        """What is said of a finite ``c_abstain`` that can never act."""
+        if self.c_abstain == math.inf or self.c_abstain < self.most_c_abstain:
+            return None
+        return (
+            f"warning: c_abstain {self.c_abstain:g} never acts: at these costs abstaining can cost "
+            f"least only below {self.most_c_abstain:.4g}"
+        )
+
+    def as_dict(self) -> dict[str, float]:
+        """The fields by name, ``c_abstain`` only where it is finite."""
+        found = asdict(self)
+        if self.c_abstain == math.inf:
+            del found["c_abstain"]
+        return found
 
     @property
     def default_cost(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from lightning_sasv.checks import Codes, Floats, as_labels, as_scores
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
-from lightning_sasv.decisions.policy import POLICIES, accept, expected_cost
+from lightning_sasv.decisions.policy import POLICIES, abstain, accept, expected_cost
 from lightning_sasv.errors import InputError
 from lightning_sasv.trials import CLASS_ORDER, FusedScores, TrialClass
 
@@ -25,6 +25,8 @@ class EmpiricalCost(NamedTuple):
         p_fa_nontarget: Share of accepted nontargets.
         p_fa_spoof: Share of accepted spoofs; this or another share is NaN where the class has
             neither trials nor weight, as spoofs in plain speaker verification.
+        unsure: Share of targets, nontargets and spoofs on which nothing was decided. At a finite
+            ``c_abstain`` the cost has ``c_abstain Σ π_k P_unsure,k`` added; the normaliser has not.
 
     Example:
         >>> float(empirical_cost([1, 0, 0], [1, 2, 0], "equal").cost)
@@ -36,6 +38,7 @@ class EmpiricalCost(NamedTuple):
     p_miss: np.float64
     p_fa_nontarget: np.float64
     p_fa_spoof: np.float64
+    unsure: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 class PolicyCost(NamedTuple):
@@ -56,13 +59,16 @@ class PolicyCost(NamedTuple):
     accepted: np.float64
 
 
-def empirical_cost(accepted: Any, labels: Any, costs: CostModel | str) -> EmpiricalCost:
+def empirical_cost(
+    accepted: Any, labels: Any, costs: CostModel | str, unsure: Any = None
+) -> EmpiricalCost:
     """What decisions cost by the true classes: the actual a-DCF.
 
     Args:
         accepted: Decisions, (trials,).
         labels: ``TrialClass`` codes or words, (trials,).
         costs: Costs and priors, or the name of a preset.
+        unsure: Where nothing was decided, (trials,); by default nowhere.
 
     Raises:
         InputError: A decision other than 0 and 1, an unknown label, lengths that differ, or no
@@ -84,14 +90,60 @@ def empirical_cost(accepted: Any, labels: Any, costs: CostModel | str) -> Empiri
         )
     model = as_cost_model(costs)
     weights = dict(zip(CLASS_ORDER, model.weights, strict=True))
-    rates = [_error_rate(actions, codes, *item) for item in weights.items()]
-    parts = zip(weights.values(), rates, strict=True)
-    cost = np.float64(math.fsum(weight * rate for weight, rate in parts if weight > 0))
+    undecided = np.zeros(len(codes), dtype=bool) if unsure is None else np.asarray(unsure, bool)
+    rates = [_error_rate(actions, codes, undecided, *item) for item in weights.items()]
+    parts = [w * rate for w, rate in zip(weights.values(), rates, strict=True) if w > 0]
+    shares = [share_of(undecided, codes, code) for code in CLASS_ORDER]
+    if unsure is not None and model.c_abstain < math.inf:
+        priors = (model.p_target, model.p_nontarget, model.p_spoof)
+        paid = zip(priors, shares, strict=True)
+        parts += [np.float64(model.c_abstain * p * share) for p, share in paid if p > 0]
+    cost = np.float64(math.fsum(parts))
     if model.default_cost > 0:
         normalised = cost / model.default_cost
     else:
         normalised = np.float64(math.inf if cost > 0 else 0.0)
-    return EmpiricalCost(cost, normalised, *rates)
+    miss, nontarget, spoof = rates
+    unsure_by_class = shares[0], shares[1], shares[2]
+    return EmpiricalCost(cost, normalised, miss, nontarget, spoof, unsure_by_class)
+
+
+def share_of(flags: Any, codes: Codes, code: TrialClass) -> float:
+    """Share of the trials of a class that are flagged; NaN where it has none.
+
+    Example:
+        >>> share_of(np.array([True, False]), np.array([1, 1]), TrialClass.TARGET)
+        0.5
+    """
+    of_class = flags[codes == code]
+    return float(of_class.mean()) if of_class.size else math.nan
+
+
+def worth_below(unsure: Any, labels: Any, costs: CostModel | str) -> float:
+    """The price of deciding nothing below which it pays to take accepted trials back.
+
+    False acceptances saved over what is taken back, both at the priors:
+    ``(C_non π_non u_non + C_spf π_spf u_spf) / Σ π_k u_k`` with u_k the shares taken back.
+
+    Args:
+        unsure: Accepted trials that are taken back, (trials,).
+        labels: ``TrialClass`` codes or words, (trials,).
+        costs: Costs and priors, or the name of a preset.
+
+    Returns:
+        The price; NaN where nothing is taken back.
+
+    Example:
+        >>> worth_below([True, True, False], ["target", "spoof", "nontarget"], "equal")
+        0.5
+    """
+    model, codes, flags = as_cost_model(costs), as_labels(labels), np.asarray(unsure, bool)
+    priors = model.p_target, model.p_nontarget, model.p_spoof
+    saves = 0.0, model.c_fa_nontarget, model.c_fa_spoof
+    shares = [np.nan_to_num(share_of(flags, codes, code)) for code in CLASS_ORDER]
+    taken = [prior * share for prior, share in zip(priors, shares, strict=True)]
+    saved = math.fsum(cost * share for cost, share in zip(saves, taken, strict=True))
+    return float(saved / math.fsum(taken)) if any(taken) else math.nan
 
 
 def compare_policies(
@@ -109,16 +161,19 @@ def compare_policies(
     for policy in POLICIES:
         decisions = as_scores(accept(fused, costs, policy), "decisions")
         risks = as_scores(expected_cost(fused, costs, policy), "risks")
-        empirical = empirical_cost(decisions, labels, costs)
+        unsure = as_scores(abstain(fused, costs), "unsure") if policy == "bayes" else None
+        empirical = empirical_cost(decisions, labels, costs, unsure)
         results[policy] = PolicyCost(risks.mean(), empirical, decisions.mean())
     return results
 
 
-def _error_rate(accepted: Floats, codes: Codes, code: TrialClass, weight: float) -> np.float64:
+def _error_rate(
+    accepted: Floats, codes: Codes, undecided: Any, code: TrialClass, weight: float
+) -> np.float64:
     """Share of wrong decisions on the trials of a class; NaN for no trials without weight."""
-    of_class = accepted[codes == code]
+    of_class, own = accepted[codes == code], undecided[codes == code]
     if of_class.size == 0:
         if weight > 0:
             raise InputError(f"labels hold no {code} trial (code {int(code)})")
         return np.float64(math.nan)
-    return np.float64((of_class == (code is not TrialClass.TARGET)).mean())
+    return np.float64(((of_class == (code is not TrialClass.TARGET)) & ~own).mean())

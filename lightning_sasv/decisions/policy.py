@@ -21,6 +21,9 @@ from lightning_sasv.errors import InputError, meant
 from lightning_sasv.numerics import double, log_add, namespace, softmax
 from lightning_sasv.trials import FusedScores
 
+Score = Callable[[Any, Any], Any]
+"""One score from two LLRs: floats, arrays or tensors."""
+
 
 class Comparison(NamedTuple):
     """What a policy compares: the score of each trial, and the threshold it must exceed.
@@ -51,19 +54,85 @@ def nonlinear_score(asv_llr: Any, cm_llr: Any, nontarget: Any, spoof: Any) -> An
         >>> nonlinear_score(np.array([2.0]), np.array([3.0]), 1.0, 0.0)
         array([2.])
     """
-    asv, cm = double(asv_llr), double(cm_llr)
-    return -log_add(_log(nontarget) - asv, _log(spoof) - cm)
+    return nonlinear_rule(nontarget, spoof)(double(asv_llr), double(cm_llr))
+
+
+def nonlinear_rule(nontarget: Any, spoof: Any) -> Score:
+    """:func:`nonlinear_score` at fixed weights: a function of two LLRs, plain floats among them.
+
+    Example:
+        >>> nonlinear_rule(1.0, 0.0)(2.0, 3.0)
+        2.0
+    """
+    log_nontarget, log_spoof = _log(nontarget), _log(spoof)
+    return lambda asv, cm: -log_add(log_nontarget - asv, log_spoof - cm)
+
+
+def bayes_rule(costs: CostModel) -> tuple[Score, float]:
+    """The optimal policy: ``w_tar > w_non e^(−a) + w_spf e^(−c)`` (Ineq. app_policy_gen).
+
+    Returns:
+        ``−log[(1−ρ̃) e^(−a) + ρ̃ e^(−c)]`` as a function of two LLRs, and ``−log β̃``, which it must
+        exceed (Ineq. app_policy_gen_llr4).
+
+    Example:
+        >>> score, threshold = bayes_rule(CostModel())
+        >>> round(score(2.0, 2.0) - threshold, 3)
+        1.307
+    """
+    if costs.weight_miss == 0:  # a miss costs nothing
+        return (lambda a, c: 0 * a), math.inf
+    if costs.log_beta == math.inf:  # no false acceptance costs anything
+        return (lambda a, c: 0 * a + math.inf), -math.inf
+    rho = costs.spoof_share
+    return nonlinear_rule(1 - rho, rho), -costs.log_beta
+
+
+def abstain_rule(costs: CostModel) -> Score | None:
+    """When to decide nothing: where that has less risk than accepting and than rejecting.
+
+    ``R_accept = w_non e^(−a) + w_spf e^(−c)``, ``R_reject = w_tar`` and
+    ``R_abstain = c_abstain (π_tar + π_non e^(−a) + π_spf e^(−c))``, each over p(x|tar).
+
+    Returns:
+        ``log min(R_accept, R_reject) − log R_abstain`` as a function of two LLRs, which is positive
+        where nothing is to be decided; nothing where ``c_abstain`` is infinite.
+
+    Example:
+        >>> gain = abstain_rule(CostModel(c_abstain=0.1))
+        >>> gain(0.0, 5.0) > 0, gain(9.0, 9.0) > 0
+        (True, False)
+    """
+    if costs.c_abstain == math.inf:
+        return None
+    target, nontarget, spoof = costs.log_weights
+    priors = costs.p_target, costs.p_nontarget, costs.p_spoof
+    own_target, own_nontarget, own_spoof = (_log(p) + _log(costs.c_abstain) for p in priors)
+
+    def gain(a: Any, c: Any) -> Any:
+        accepting = log_add(nontarget - a, spoof - c)
+        abstaining = log_add(log_add(own_nontarget - a, own_spoof - c), own_target + 0 * a)
+        return namespace(a).minimum(accepting, target + 0 * a) - abstaining
+
+    return gain
+
+
+def abstain(fused: FusedScores, costs: CostModel | str) -> Any:
+    """Whether nothing is decided on each trial, at the price ``c_abstain`` of the costs.
+
+    Example:
+        >>> fused = FusedScores(np.array([0.0, 9.0]), np.array([5.0, 9.0]), np.zeros(2))
+        >>> abstain(fused, CostModel(c_abstain=0.1))
+        array([ True, False])
+    """
+    (a, c), rule = _llrs(fused), abstain_rule(as_cost_model(costs))
+    return namespace(a).zeros_like(a > 0) if rule is None else rule(a, c) > 0
 
 
 def _bayes(a: Any, c: Any, costs: CostModel) -> Comparison:
-    """The optimal policy: ``w_tar > w_non e^(−a) + w_spf e^(−c)`` (Ineq. app_policy_gen).
-
-    ``−log[(1−ρ̃) e^(−a) + ρ̃ e^(−c)]`` against ``−log β̃`` (Ineq. app_policy_gen_llr4).
-    """
-    if costs.log_beta == math.inf:  # no false acceptance costs anything
-        return Comparison(0 * a + math.inf, -math.inf)
-    rho = costs.spoof_share
-    return Comparison(nonlinear_score(a, c, 1 - rho, rho), -costs.log_beta)
+    """The optimal policy, see :func:`bayes_rule`."""
+    score, threshold = bayes_rule(costs)
+    return Comparison(score(a, c), threshold)
 
 
 def _linear(a: Any, c: Any, costs: CostModel) -> Comparison:
@@ -110,7 +179,7 @@ def compared(fused: FusedScores, costs: CostModel | str, policy: str = "bayes") 
 
 
 def accept(fused: FusedScores, costs: CostModel | str, policy: str = "bayes") -> Any:
-    """Whether each trial is accepted.
+    """Whether each trial is accepted; where :func:`abstain` says so nothing is decided instead.
 
     Args:
         fused: LLRs of the trials, arrays or tensors; the fused score itself plays no part.
@@ -152,7 +221,8 @@ def expected_cost(fused: FusedScores, costs: CostModel | str, policy: str = "bay
     """Posterior risk R(action | x) of the action taken on each trial.
 
     ``R(accept) = C_fa,non P_non + C_fa,spf P_spf``, ``R(reject) = C_miss P_tar`` (Eqs. app_cost1
-    and app_cost2), the posteriors being those of the LLRs and the priors of ``costs``.
+    and app_cost2), the posteriors being those of the LLRs and the priors of ``costs``;
+    ``R(abstain) = c_abstain`` where the Bayes policy decides nothing.
 
     Args:
         fused: LLRs of the trials.
@@ -169,8 +239,11 @@ def expected_cost(fused: FusedScores, costs: CostModel | str, policy: str = "bay
     """
     model, risks = as_cost_model(costs), posteriors(fused, costs)
     risk_accept = model.c_fa_nontarget * risks[..., 1] + model.c_fa_spoof * risks[..., 0]
-    accepted = accept(fused, model, policy)
-    return namespace(risks).where(accepted, risk_accept, model.c_miss * risks[..., 2])
+    accepted, xp = accept(fused, model, policy), namespace(risks)
+    decided = xp.where(accepted, risk_accept, model.c_miss * risks[..., 2])
+    if policy != "bayes" or model.c_abstain == math.inf:
+        return decided
+    return xp.where(abstain(fused, model), 0 * decided + model.c_abstain, decided)
 
 
 def _llrs(fused: FusedScores) -> tuple[Any, Any]:

@@ -100,6 +100,27 @@ def threshold_sentences(accepted: Flags, scores: Floats, threshold: float) -> Wo
     return _join(verdict, _compared("score", scores, threshold, np.zeros_like(accepted)))
 
 
+def unsure_sentences(said: Words, positive: Flags, abstained: Flags, outside: Flags) -> Words:
+    """Reasons where a third verdict is possible.
+
+    Args:
+        said: Reasons of accepting or rejecting.
+        positive: What would be accepted.
+        abstained: Where deciding nothing costs least.
+        outside: What lies outside what the development trials measured.
+
+    Example:
+        >>> said, yes, no = np.array(["accepted: target"]), np.array([True]), np.array([False])
+        >>> unsure_sentences(said, yes, no, yes).tolist()
+        ['unsure: not measured here; otherwise accepted: target']
+    """
+    far, words = outside & ~abstained, said.astype(object)
+    words[abstained] = "unsure: deciding nothing costs least; otherwise " + words[abstained]
+    words[far & positive] = "unsure: not measured here; otherwise " + words[far & positive]
+    words[far & ~positive] = words[far & ~positive] + " (not measured here)"
+    return np.asarray(words.astype(str))
+
+
 def _compared(name: str, values: Floats, limit: float, bounded: Flags) -> Words:
     shown = np.char.mod(f"{name} %.4g", values)
     side = np.where(values > limit, f" above {limit:.4g}", f" below {limit:.4g}")

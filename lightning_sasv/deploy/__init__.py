@@ -1,12 +1,38 @@
 """A fitted system as one checked folder, and the scorer that answers from it.
 
-``load(folder)`` needs numpy, scipy and safetensors, but neither torch nor Lightning.
+``load(folder)`` needs numpy and safetensors, and neither torch nor Lightning.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lightning_sasv import lazy
 from lightning_sasv.deploy.bounds import Bounds, LLRBounds, dev_bounds, elub
-from lightning_sasv.deploy.bundle import export, fingerprint, load, write_bundle
-from lightning_sasv.deploy.scorer import DecisionRule, Scorer, Verdict, choose_rule
+from lightning_sasv.deploy.bundle import fingerprint, load, load_bundle, write_bundle
+from lightning_sasv.deploy.decision import DecisionRule, Verdict, choose_rule
+from lightning_sasv.deploy.scorer import Scorer
+
+if TYPE_CHECKING:
+    from lightning_sasv.deploy.drift_verdict import Drift
+    from lightning_sasv.deploy.drifting import drift
+    from lightning_sasv.deploy.exporting import export
+    from lightning_sasv.deploy.verifier import Verified, Verifier
+    from lightning_sasv.deploy.verifying import enrol, verify
 
 __all__ = ["Bounds", "LLRBounds", "dev_bounds", "elub"]
-__all__ += ["export", "fingerprint", "load", "write_bundle"]
+__all__ += ["export", "fingerprint", "load", "load_bundle", "write_bundle"]
+__all__ += ["Drift", "drift"]
 __all__ += ["DecisionRule", "Scorer", "Verdict", "choose_rule"]
+__all__ += ["Verified", "Verifier", "enrol", "verify"]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "drift_verdict": ["Drift"],
+        "exporting": ["export"],
+        "verifier": ["Verified", "Verifier"],
+        "verifying": ["enrol", "verify"],
+        "drifting": ["drift"],
+    },
+)

@@ -1,47 +1,40 @@
 """A bundle on disk: fitted fusion, decision rule, costs, metadata, and checksums of it all.
 
-``fusion.safetensors`` holds the fitted system, ``bundle.json`` all else, ``checksums.json`` the
-SHA-256 of both. The folder appears whole or not at all.
+``fusion.safetensors`` holds the fitted system, ``dev.safetensors`` the dev trials, ``bundle.json``
+all else, ``checksums.json`` the SHA-256 of each. The folder appears whole or not at all.
 """
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lightning_sasv import __version__
-from lightning_sasv.checks import as_finite
-from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost
+from lightning_sasv.decisions import CostModel, as_cost_model, empirical_cost, inversions
+from lightning_sasv.deploy.before_fusion import FRONT_ENDS
 from lightning_sasv.deploy.bounds import METHOD
-from lightning_sasv.deploy.scorer import (
+from lightning_sasv.deploy.decision import (
     MEANING,
-    DecisionRule,
-    Scorer,
+    checked_scores,
     choose_rule,
-    fuse_trials,
     read_rule,
     unreachable,
 )
+from lightning_sasv.deploy.dev_scores import DEV, Reference
+from lightning_sasv.deploy.scorer import Scorer
+from lightning_sasv.deploy.unsure import choose_level, read_measured
+from lightning_sasv.deploy.unsure import describe as describe_unsure
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import (
     atomic_folder,
-    check_links,
     inside,
     read_json,
     sha256,
     write_json,
 )
 from lightning_sasv.fitted import (
-    FOLDER,
-    SUFFIX,
-    FittedSystem,
     frozen,
     read_fitted,
     save_system,
@@ -49,113 +42,12 @@ from lightning_sasv.fitted import (
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.places import BUNDLE, kind_of
-from lightning_sasv.plugins import UntrustedError, name_of
-from lightning_sasv.scores.sources import read_costs
-from lightning_sasv.trials import Scores, TrialClass
+from lightning_sasv.plugins import name_of
+from lightning_sasv.trials import CLASS_ORDER, Scores, TrialClass
 
-FORMAT = "lightning_sasv.bundle/1"
+FORMAT, OLD_FORMAT = "lightning_sasv.bundle/2", "lightning_sasv.bundle/1"
 FUSION, METADATA, CHECKSUMS = "fusion.safetensors", "bundle.json", "checksums.json"
 CHECKED = (FUSION, METADATA)
-
-
-def export(
-    *,
-    fitted: str,
-    system: str,
-    out: str,
-    costs: str = "a-dcf1",
-    dev: str | None = None,
-    overwrite: bool = False,
-) -> Path:
-    """Write a fitted system as a bundle: fusion, threshold, costs, LLR bounds, checksums.
-
-    `lightning_sasv.deploy.load(OUT)` turns the folder into a scorer that accepts or rejects and
-    says why, without Lightning. Systems with LLRs decide by the Bayes policy of the costs; those
-    without (B1, B1v2, Post) by the threshold on their score that costs least on dev.
-
-    Args:
-        fitted: Folder of results, with fitted/SYSTEM.safetensors and scores/dev.csv, as
-            `lightning fit` and `lightning fuse --out` write it.
-        system: Name of the system, e.g. L3t.
-        out: Folder to make; it must not hold anything yet.
-        costs: Costs and priors: equal, a-dcf1, asvspoof5, or a JSON or YAML file with c_miss,
-            c_fa_nontarget, c_fa_spoof, p_target, p_nontarget and p_spoof.
-        dev: Score file of the dev trials, when it is not scores/dev.csv in that folder.
-        overwrite: Replace the bundle that is in OUT.
-
-    Returns:
-        The folder that was made.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from lightning_sasv.fusion import build_system
-        >>> from lightning_sasv.scores import write_scores
-        >>> dev = Scores(*np.array([[0.1, 0.6, 0.2], [1, 2, -3]]), np.array([2, 1, 0]))
-        >>> with TemporaryDirectory() as place:
-        ...     _ = save_system(f"{place}/fitted/B1.safetensors", build_system("B1"), {})
-        ...     _ = write_scores(f"{place}/scores/dev.csv", dev)
-        ...     out = export(fitted=place, system="B1", out=f"{place}/bundle", costs="equal")
-        ...     load(out)(0.6, 2.0).decision
-        'accept'
-    """
-    from lightning_sasv.results import scores_file
-
-    there = (check_links(fitted) / FOLDER).glob(f"*{SUFFIX}")
-    found = {path.stem: path for path in sorted(there)}
-    if system not in found:  # the name is looked up, never made into a path
-        known = f"there are {', '.join(found)}" if found else "there is none"
-        raise InputError(f"no fitted system {system!r} in {Path(fitted) / FOLDER}; {known}")
-    model, cost_model = _read_exportable(found[system]), read_costs(costs)
-    table = scores_file(Path(fitted), "dev") if dev is None else Path(dev)
-    if not table.is_file():
-        raise InputError(f"no dev scores at {table}; give their file with --dev")
-    scores = _read_dev(model, table)
-    scores = replace(scores, cm=scores.cm_of(system))
-    _check_scores(model, scores, table)
-    return write_bundle(
-        out, model, scores, cost_model, name=system, about=model.about, overwrite=overwrite
-    )
-
-
-def _read_exportable(path: Path) -> FittedSystem:
-    """A fitted system that is made of nothing but ours and what packages register."""
-    try:
-        return read_fitted(path)
-    except UntrustedError as error:
-        why = str(error).partition(": ")[2].partition(", which no file")[0]
-        raise InputError(
-            f"{path.stem} cannot be exported: {why}, and a bundle holds no code"
-        ) from None
-
-
-def _read_dev(system: FittedSystem, path: Path) -> Scores:
-    """Scores of the dev trials, in the columns that the system fuses."""
-    from lightning_sasv.scores import read_scores, read_table
-
-    columns = system.columns
-    if columns.is_pair:
-        return read_scores(path)
-    table = read_table(path)
-    table.need([*columns.names, "label"], "this system")
-    named = {name: as_finite(table.numbers(name), f"{path}: {name}") for name in columns.names}
-    asv, cm, _ = columns.take(named)
-    fused = f"sasv_{system.name}"
-    extra = {name: named[name] for name in columns.names[columns.scores :]}
-    extra |= {fused: table.numbers(fused)} if fused in table else {}
-    return Scores(asv, cm, table.labels(), extra=extra)
-
-
-def _check_scores(system: FittedSystem, scores: Scores, table: Path) -> None:
-    """Refuse dev scores that a different fit made: their own fused score would differ."""
-    written = scores.extra.get(f"sasv_{system.name}")
-    if written is None or written.dtype.kind != "f":
-        return
-    if not np.allclose(fuse_trials(system, scores).sasv, written, rtol=1e-5, atol=1e-5):
-        raise InputError(
-            f"{table} was not scored by this fit of {system.name}: its column sasv_{system.name} "
-            "differs from what the fitted system says; fit and score again, or give other scores "
-            "with --dev"
-        )
 
 
 def write_bundle(
@@ -167,6 +59,10 @@ def write_bundle(
     name: str,
     about: Mapping[str, Any] | None = None,
     overwrite: bool = False,
+    evaluation: Scores | None = None,
+    more: Callable[[Path, Scorer], Mapping[str, Any]] | None = None,
+    level: float | None = None,
+    card: bool = False,
 ) -> Path:
     """Write a bundle: the folder ``out`` appears whole, or nothing is written.
 
@@ -178,28 +74,47 @@ def write_bundle(
         name: Name of the system.
         about: Where the system comes from (corpus, seed, …).
         overwrite: Replace a bundle that is there, but nothing else.
+        evaluation: Evaluation trials, where there are any, to say what was measured on them.
+        more: Writes further parts into the folder; what it returns is part of the description.
+        level: Level of the verdict ``unsure``; by default 1 % where dev has the trials for it.
+        card: Write the model card, ``CARD.md`` and ``card.html``, too.
 
     Raises:
         InputError: ``out`` is there already, the system is not fitted, or no decision follows.
 
     Example:
         >>> from tempfile import TemporaryDirectory
+        >>> import numpy as np
         >>> from lightning_sasv.fusion import build_system
         >>> dev = Scores(*np.array([[0.1, 0.6, 0.2], [1, 2, -3]]), np.array([2, 1, 0]))
         >>> with TemporaryDirectory() as place:
         ...     out = write_bundle(f"{place}/b", build_system("B1"), dev, CostModel(), name="B1")
         ...     sorted(path.name for path in out.iterdir())
-        ['bundle.json', 'checksums.json', 'fusion.safetensors']
+        ['bundle.json', 'checksums.json', 'dev.safetensors', 'fusion.safetensors']
     """
     system = frozen(system, name)
     check_exportable(system.config, name)
     rule = choose_rule(system, dev, costs)
     origin = dict(about or {})
-    content = _describe(system, rule, dev, costs) | {"system": name, "about": origin}
+    unsure = choose_level(system, dev, level)
+    scorer = Scorer(system, rule, costs, {}, measured=unsure.measured, level=unsure.level)
+    content = _describe(scorer, dev) | {"system": name, "about": origin}
+    sets = {"dev": dev} | ({} if evaluation is None else {"eval": evaluation})
+    content["inversions"] = {split: _inversions(scorer, one) for split, one in sets.items()}
+    content["unsure"] = describe_unsure(unsure, scorer, sets)
     with atomic_folder(out, overwrite and kind_of(out) == BUNDLE) as folder:
         save_system(folder / FUSION, system, {"system": name, **origin})
+        columns = system.columns
+        Reference.of(dev, columns.names[columns.scores :]).save(folder / DEV)
+        content |= more(folder, scorer) if more is not None else {}
+        unsure.save(folder)
         write_json(folder / METADATA, content, indent=2)
-        sums = {part: sha256(folder / part) for part in CHECKED}
+        if card:
+            from lightning_sasv.deploy.card import write_card
+
+            write_card(folder, content, scorer, sets)
+        parts = sorted(path for path in folder.rglob("*") if path.is_file())
+        sums = {path.relative_to(folder).as_posix(): sha256(path) for path in parts}
         write_json(folder / CHECKSUMS, sums, indent=2)
     return Path(out)
 
@@ -238,16 +153,22 @@ def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = N
     path = folder / METADATA
     try:
         content = read_json(path)
-        if content["format"] != FORMAT:
+        if content["format"] not in (FORMAT, OLD_FORMAT):
             raise InputError(f"{path} has the format {content['format']!r}, expected {FORMAT!r}")
         rule, costs = read_rule(content), as_cost_model(content["costs"])
+        system = read_fitted(folder / FUSION)
+        unsure = read_measured(folder, content, system)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"{path} is no description of a bundle ({error!r}); export it again"
         ) from None
-    return Scorer(read_fitted(folder / FUSION), rule, costs, content, bounds=bounds)
+    found = unsure.measured
+    return Scorer(system, rule, costs, content, bounds=bounds, measured=found, level=unsure.level)
+
+
+load_bundle = load
 
 
 def fingerprint(bundle: str | Path) -> str:
@@ -262,12 +183,22 @@ def fingerprint(bundle: str | Path) -> str:
     return sha256(Path(bundle) / CHECKSUMS)
 
 
-def _describe(
-    system: FittedSystem, rule: DecisionRule, dev: Scores, costs: CostModel
-) -> dict[str, Any]:
+def _inversions(scorer: Scorer, trials: Scores) -> dict[str, int]:
+    """How many trials of each class are rejected though an accepted one is nowhere better."""
+    scores = checked_scores(scorer.system, trials)[: scorer.system.columns.scores]
+    found = inversions(scorer.of(trials).margin > 0, scores)
+    counts = {str(code): int((found & (trials.label == code)).sum()) for code in TrialClass}
+    return {"count": int(found.sum()), "trials": len(trials), **counts}
+
+
+def _describe(scorer: Scorer, dev: Scores) -> dict[str, Any]:
     """Everything about a bundle that is not in the fitted system."""
-    scorer = Scorer(system, rule, costs, {})
-    found = empirical_cost(scorer.decide(fuse_trials(system, dev)).accepted, dev.label, costs)
+    import platform  # neither is needed to load one
+    from importlib.metadata import version
+
+    system, rule, costs = scorer.system, scorer.rule, scorer.costs
+    verdict = scorer.of(dev)
+    found = empirical_cost(verdict.accepted, dev.label, costs, verdict.unsure)
     limits = None
     if rule.bounds is not None:
         more = {"method": METHOD, "unreachable": unreachable(rule, costs)}
@@ -275,7 +206,7 @@ def _describe(
     return {
         "format": FORMAT,
         "decision": {"kind": rule.kind, "threshold": rule.threshold, "meaning": MEANING[rule.kind]},
-        "costs": asdict(costs),
+        "costs": costs.as_dict(),
         "bounds": limits,
         "fusion": system.config,
         **({} if system.columns.is_pair else {"columns": list(system.columns.names)}),
@@ -283,7 +214,8 @@ def _describe(
         "dev": {
             "trials": {str(code): int((dev.label == code).sum()) for code in TrialClass},
             "a_dcf": float(found.normalised),
-            **{name: float(getattr(found, name)) for name in found._fields[2:]},
+            **{name: float(getattr(found, name)) for name in found._fields[2:5]},
+            "unsure": dict(zip(map(str, CLASS_ORDER), found.unsure, strict=True)),
         },
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
@@ -299,9 +231,7 @@ def _check(folder: Path, expected: str | None) -> None:
     if not folder.is_dir():
         raise InputError(f"no bundle at {folder}; make one with `lightning export`")
     for name in (CHECKSUMS, *CHECKED):
-        if not (folder / name).is_file():
-            raise InputError(f"bundle {folder} is incomplete: {name} is missing; export it again")
-        inside(folder, folder / name)
+        _check_there(folder, name)
     if expected is not None and fingerprint(folder) != expected.lower():
         raise InputError(
             f"bundle {folder} has the bundle fingerprint {fingerprint(folder)}, not {expected}: "
@@ -309,12 +239,20 @@ def _check(folder: Path, expected: str | None) -> None:
         )
     try:
         sums = read_json(folder / CHECKSUMS)
-        wanted = {name: str(sums[name]) for name in CHECKED}
-    except (KeyError, TypeError, ValueError):
+        graphs = {name for name in sums if name.startswith(FRONT_ENDS)}  # checked where they run
+        wanted = {name: str(sums[name]) for name in {*CHECKED, *sums} - graphs}
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(f"{folder / CHECKSUMS} is damaged; export the bundle again") from None
     for name, digest in wanted.items():
+        _check_there(folder, name)
         if sha256(folder / name) != digest:
             raise InputError(
                 f"{folder / name} does not match its SHA-256 in {CHECKSUMS}: the bundle was "
                 "altered or damaged; export it again"
             )
+
+
+def _check_there(folder: Path, name: str) -> None:
+    if not (folder / name).is_file():
+        raise InputError(f"bundle {folder} is incomplete: {name} is missing; export it again")
+    inside(folder, folder / name)

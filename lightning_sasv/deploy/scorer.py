@@ -3,161 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from lightning_sasv.checks import is_tensor
+from lightning_sasv.checks import LARGEST_SCORE, Floats, is_tensor
 from lightning_sasv.decisions import (
     CostModel,
-    accept,
-    compared,
+    abstain_rule,
+    bayes_rule,
     reason_sentences,
     threshold_sentences,
+    unsure_sentences,
 )
-from lightning_sasv.deploy.bounds import Bounds, LLRBounds, dev_bounds
+from lightning_sasv.deploy.decision import BAYES, DecisionRule, Verdict, checked_scores
 from lightning_sasv.errors import InputError
-from lightning_sasv.fitted import FittedSystem, frozen
+from lightning_sasv.fitted import frozen
 from lightning_sasv.fusion.base import Fusion
-from lightning_sasv.fusion.rules import fuse
-from lightning_sasv.metrics.functional import a_dcf
-from lightning_sasv.trials import FusedScores, Scores
+from lightning_sasv.fusion.conformal import LEVEL, Measured
+from lightning_sasv.fusion.rules import rule_at
+from lightning_sasv.numerics import namespace
+from lightning_sasv.trials import Scores
 
-BAYES, THRESHOLD = "bayes", "threshold"
-MEANING = {
-    BAYES: "accept iff -log[(1 - r) exp(-asv_llr) + r exp(-cm_llr)] > threshold, r the spoof "
-    "share of the cost-weighted priors; threshold = -log(beta) of the costs",
-    THRESHOLD: "accept iff the fused score > threshold, the least costly one on the dev trials",
-}
+BLOCK = 1 << 14
+"""Trials that are scored together; their numbers fit into a processor's cache."""
 
-
-class DecisionRule(NamedTuple):
-    """How a deployed system decides.
-
-    Attributes:
-        kind: ``bayes`` (the optimal policy on two LLRs) or ``threshold`` (on the fused score).
-        threshold: For ``bayes``, ``−log β`` of the costs, to which the LLRs are compared when they
-            are fused with the costs' own spoof share; for ``threshold``, the value of the fused
-            score that cost least on the development trials. Accepted is what lies above.
-        bounds: Bounds of the LLRs; ``None`` where there are no LLRs.
-
-    Example:
-        >>> DecisionRule("threshold", 2.5, None).kind
-        'threshold'
-    """
-
-    kind: str
-    threshold: float
-    bounds: LLRBounds | None
-
-
-def choose_rule(system: Fusion, dev: Scores, costs: CostModel) -> DecisionRule:
-    """The decision rule of a fitted system, from costs and development trials.
-
-    Args:
-        system: Fitted system, as a module or as it was read.
-        dev: Development trials, the ones it was fitted to; of several columns ``asv`` and ``cm``
-            are (trials, columns).
-        costs: Costs and priors of the application.
-
-    Raises:
-        InputError: Costs with which nothing is to be decided, a class without trials, or raw
-            scores on which no threshold is better than treating everyone alike.
-
-    Example:
-        >>> from lightning_sasv.fitted import FittedSystem
-        >>> system = FittedSystem("B1", {"rule": "sum"}, {"fitted": np.array(True)})
-        >>> asv, cm = np.array([0.0, 1.0, 0.5]), np.array([1.0, 2.0, -3.0])
-        >>> choose_rule(system, Scores(asv, cm, np.array([2, 1, 0])), CostModel())
-        DecisionRule(kind='threshold', threshold=1.0, bounds=None)
-    """
-    if costs.default_cost <= 0:
-        raise InputError(
-            "at these costs there is nothing to decide: C_miss π_tar is "
-            f"{costs.weight_miss:g}, C_fa,non π_non + C_fa,spf π_spf is "
-            f"{costs.weight_fa_nontarget + costs.weight_fa_spoof:g}; both must be above 0"
-        )
-    fused = fuse_trials(frozen(system), dev)
-    if system.gives_llrs:
-        bounds = dev_bounds(fused.asv_llr, fused.cm_llr, dev.label)
-        return DecisionRule(BAYES, -costs.log_beta, bounds)
-    found = a_dcf(fused.sasv, dev.label, costs)
-    if not (found.min < 1 and math.isfinite(found.threshold)):
-        raise InputError(
-            "at these costs no threshold on the fused score is better on dev than accepting or "
-            "rejecting everyone; choose other costs, or a system with LLRs (L3c, L3t)"
-        )
-    return DecisionRule(THRESHOLD, found.threshold, None)
-
-
-def fuse_trials(system: FittedSystem, trials: Scores) -> FusedScores:
-    """Scores of trials by a system; measures of quality are among the further columns."""
-    names = system.columns.names[system.columns.scores :]
-    quality = np.stack([trials.extra[name] for name in names], axis=1) if names else None
-    return system(trials.asv, trials.cm, quality)
-
-
-def read_rule(content: Mapping[str, Any]) -> DecisionRule:
-    """The rule of a bundle's description."""
-    decision, limits = content["decision"], content["bounds"]
-    if decision["kind"] not in MEANING:
-        raise InputError(f"the bundle asks for the unknown decision {decision['kind']!r}")
-    bounds = None
-    if limits is not None:
-        bounds = LLRBounds(*(Bounds(*map(float, limits[side])) for side in LLRBounds._fields))
-    return DecisionRule(decision["kind"], float(decision["threshold"]), bounds)
-
-
-def unreachable(rule: DecisionRule, costs: CostModel) -> str | None:
-    """``"accept"`` or ``"reject"`` if no pair of bounded LLRs can lead to that decision."""
-    if rule.bounds is None:
-        return None
-    asv, cm = np.array(rule.bounds)  # (lower, upper) of each
-    low, high = accept(FusedScores(asv, cm, asv), costs).tolist()
-    if low:
-        return "reject"
-    return None if high else "accept"
-
-
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """What a scorer says of one trial (plain numbers) or of several (numpy arrays).
-
-    Attributes:
-        accepted: True for "accept".
-        score: The system's fused score.
-        asv_llr: LLR of target against nontarget, bounded; ``None`` if the system has no LLRs.
-        cm_llr: LLR of target against spoof, bounded; ``None`` if the system has no LLRs.
-        margin: How far the trial is from the decision boundary, positive iff accepted. For the
-            Bayes policy the log of the ratio of the two expected costs, reject over accept; else
-            score minus threshold.
-
-    Example:
-        >>> Verdict(True, 2.5, None, None, 0.5, lambda: np.array(["because"])).decision
-        'accept'
-    """
-
-    accepted: Any
-    score: Any
-    asv_llr: Any
-    cm_llr: Any
-    margin: Any
-    _words: Callable[[], Any] = field(repr=False)
-
-    @property
-    def decision(self) -> Any:
-        """``accept`` or ``reject``."""
-        words = np.where(self.accepted, "accept", "reject")
-        return words if words.ndim else str(words)
-
-    @cached_property
-    def reason(self) -> Any:
-        """The decision and what it rests on, in words; made when first asked for."""
-        words = self._words()
-        return str(words[0]) if np.ndim(self.accepted) == 0 else words
+Numbers = tuple[Any, Any, Any, Any, Any, Any, Any]
+"""Of trials: both sides as they come, both as they are bounded, score, margin, and the gain of
+deciding nothing."""
 
 
 class Scorer:
@@ -172,6 +47,8 @@ class Scorer:
         costs: Costs and priors of the application.
         metadata: Where all this comes from.
         bounds: Whether LLRs are kept within their bounds.
+        measured: What the development trials measured; trials outside are not accepted.
+        level: The level at which they are outside.
 
     Example:
         >>> from lightning_sasv.fitted import FittedSystem
@@ -189,9 +66,19 @@ class Scorer:
         metadata: Mapping[str, Any],
         *,
         bounds: bool = True,
+        measured: Measured | None = None,
+        level: float = LEVEL,
     ) -> None:
+        self.measured, self.level = measured, level
         self.system, self.rule, self.costs = frozen(system), rule, costs
         self.metadata, self.bounds = metadata, bounds
+        self._state, self._takes_pair = self.system.arrays(), self.system.columns.is_pair
+        self._single = self.system.single(self._state)
+        self._fuse = rule_at(self.system.rule, self.system.rho)
+        self._by_policy, (self._risk, self._limit) = rule.kind == BAYES, bayes_rule(costs)
+        self._limit = self._limit if self._by_policy else rule.threshold
+        self._gain = abstain_rule(costs) if self._by_policy else None
+        self._judged = self.system.columns.scores  # measures of quality are not
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -199,7 +86,7 @@ class Scorer:
         return self.system.columns.names
 
     def __call__(self, asv: Any, cm: Any = None, *, bounds: bool | None = None) -> Verdict:
-        """Score and decide.
+        """Score and decide; ``score`` is the same.
 
         Args:
             asv: ASV score of a trial, or scores (trials,) as list, array or tensor; or a mapping
@@ -211,24 +98,31 @@ class Scorer:
             InputError: A score that is not a finite number, shapes that do not agree, or names
                 that are missing or unknown.
         """
-        fused, single = self._named(asv) if isinstance(asv, Mapping) else self._pair(asv, cm)
-        return self.decide(fused, bounds=bounds, single=single)
+        held = self.bounds if bounds is None else bounds
+        if (
+            (type(asv) is type(cm) is float and self._takes_pair)
+            and -LARGEST_SCORE <= asv <= LARGEST_SCORE
+            and -LARGEST_SCORE <= cm <= LARGEST_SCORE
+        ):
+            return self._one((asv, cm), held)
+        scores, single = self._named(asv) if isinstance(asv, Mapping) else self._pair(asv, cm)
+        if single:
+            return self._one(scores[:, 0].tolist(), held)
+        return self._of_arrays(scores, held)
 
-    def decide(
-        self, fused: FusedScores, *, bounds: bool | None = None, single: bool = False
-    ) -> Verdict:
-        """Decide on what the system says of trials; ``single`` gives plain numbers of one trial."""
-        if self.rule.kind == BAYES:
-            return self._bayes(fused, self.bounds if bounds is None else bounds, single)
-        return self._threshold(fused, single)
+    score = __call__
 
-    def _named(self, scores: Mapping[str, Any]) -> tuple[FusedScores, bool]:
-        """Fused scores of columns by name, and whether they are of one trial alone."""
-        fused = self.system(*self.system.columns.take(scores))
-        return fused, all(np.ndim(_listed(values)) == 0 for values in scores.values())
+    def of(self, trials: Scores) -> Verdict:
+        """Score and decide trials as :func:`choose_rule` takes them."""
+        return self._of_arrays(checked_scores(self.system, trials), self.bounds)
 
-    def _pair(self, asv: Any, cm: Any) -> tuple[FusedScores, bool]:
-        """Fused scores of a pair, and whether it is of one trial alone."""
+    def _named(self, named: Mapping[str, Any]) -> tuple[Floats, bool]:
+        """Scores (columns, trials) by the names of columns, and whether they are of one trial."""
+        _, scores = self.system.checked(*self.system.columns.take(named))
+        return scores, all(np.ndim(_listed(values)) == 0 for values in named.values())
+
+    def _pair(self, asv: Any, cm: Any) -> tuple[Floats, bool]:
+        """Scores (2, trials) of a pair, and whether it is of one trial alone."""
         if not self.system.columns.is_pair:
             raise InputError(
                 f"this scorer takes {', '.join(self.columns)}; give a mapping from these names "
@@ -244,31 +138,67 @@ class Scorer:
             if np.ndim(side) > 1:
                 raise InputError(f"{name} must be one-dimensional, got shape {np.shape(side)}")
         single = ranks == {0}
-        return self.system(*([side] if single else side for side in sides)), single
+        _, scores = self.system.checked(*([side] if single else side for side in sides))
+        return scores, single
 
-    def _bayes(self, fused: FusedScores, bounds: bool, single: bool) -> Verdict:
-        """The optimal policy on both LLRs."""
-        asv, cm, score = fused
+    def _one(self, scores: Sequence[float], bounds: bool) -> Verdict:
+        """One trial, in plain floats."""
+        outside = None
+        if self.measured is not None:
+            outside = self.measured.outside(scores[: self._judged], self.level)
+        return self._verdict(self.numbers(*self._single(scores), bounds), outside)
+
+    def _of_arrays(self, scores: Floats, bounds: bool) -> Verdict:
+        """Block by block: what is computed of a block stays in the cache."""
+        numbers, outside = np.empty((7, scores.shape[1])), None
+        if self.measured is not None:
+            outside = np.empty(scores.shape[1], dtype=bool)
+        for start in range(0, scores.shape[1], BLOCK):
+            place = slice(start, start + BLOCK)
+            block = scores[:, place]
+            sides = self.system.sides(self._state, block)
+            for row, values in zip(numbers, self.numbers(*sides, bounds), strict=True):
+                row[place] = values
+            if self.measured is not None and outside is not None:
+                outside[place] = self.measured.outside(block[: self._judged], self.level)
+        return self._verdict(tuple(numbers), outside)  # type: ignore[arg-type]
+
+    def numbers(self, own_asv: Any, own_cm: Any, bounds: bool) -> Numbers:
+        """Everything that is computed of two sides: floats, arrays or tensors."""
+        asv, cm = own_asv, own_cm
         if bounds and self.rule.bounds is not None:
-            asv, cm = np.clip(asv, *self.rule.bounds.asv_llr), np.clip(cm, *self.rule.bounds.cm_llr)
-            score = fuse(self.system.rule, self.system.rho, asv, cm)
-        risk, threshold = compared(FusedScores(asv, cm, score), self.costs)
-        moved = asv != fused.asv_llr, cm != fused.cm_llr
-        words = partial(reason_sentences, risk > threshold, (asv, cm), moved, self.costs)
-        shown = risk > threshold, score, asv, cm, risk - threshold
-        return Verdict(*(_plain(part, single) for part in shown), words)  # type: ignore[call-arg]
+            clip = namespace(asv).clip
+            asv, cm = clip(asv, *self.rule.bounds.asv_llr), clip(cm, *self.rule.bounds.cm_llr)
+        score = self._fuse(asv, cm)
+        margin = (self._risk(asv, cm) if self._by_policy else score) - self._limit
+        gain = -math.inf if self._gain is None else self._gain(asv, cm)
+        return own_asv, own_cm, asv, cm, score, margin, gain
 
-    def _threshold(self, fused: FusedScores, single: bool) -> Verdict:
-        """A threshold on the fused score, for systems without LLRs."""
-        margin = fused.sasv - self.rule.threshold
-        words = partial(threshold_sentences, margin > 0, fused.sasv, self.rule.threshold)
-        accepted, score, gap = (_plain(part, single) for part in (margin > 0, fused.sasv, margin))
-        return Verdict(accepted, score, None, None, gap, words)
+    def _verdict(self, numbers: Numbers, outside: Any) -> Verdict:
+        _, _, asv, cm, score, margin, gain = numbers
+        accepted = margin > 0
+        unsure = False if accepted is True or accepted is False else np.zeros_like(accepted)
+        if self._gain is not None:
+            unsure = gain > 0
+            accepted = accepted > unsure  # accepted and not unsure
+        if outside is not None:
+            unsure, accepted = unsure | (accepted & outside), accepted > outside
+        words = partial(self._reasons, numbers, outside)
+        if not self._by_policy:
+            asv = cm = None
+        return Verdict(accepted, score, asv, cm, margin, words, unsure, outside)
+
+    def _reasons(self, numbers: Numbers, outside: Any) -> Any:
+        """Why, in words, of each trial."""
+        own_asv, own_cm, asv, cm, score, margin, gain = map(np.atleast_1d, numbers)
+        if self._by_policy:
+            moved = asv != own_asv, cm != own_cm
+            said = reason_sentences(margin > 0, (asv, cm), moved, self.costs)
+        else:
+            said = threshold_sentences(margin > 0, score, self.rule.threshold)
+        far = np.zeros(len(said), dtype=bool) if outside is None else np.atleast_1d(outside)
+        return unsure_sentences(said, margin > 0, gain > 0, far)
 
 
 def _listed(values: Any) -> Any:
     return values.tolist() if is_tensor(values) else values
-
-
-def _plain(values: Any, single: bool) -> Any:
-    return values[0].item() if single else values

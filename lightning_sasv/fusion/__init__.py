@@ -14,6 +14,8 @@ from lightning_sasv.fusion.doubts import FitWarning, warning_lines
 from lightning_sasv.fusion.rules import RULES
 from lightning_sasv.fusion.search import RHO_CHOICES
 from lightning_sasv.fusion.zoo import (
+    JOINT_SYSTEMS,
+    KNOWN,
     OUR_SYSTEMS,
     PAPER_SYSTEMS,
     SYSTEMS,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from lightning_sasv.fusion.system import FusionSystem
 
 __all__ = ["CALIBRATIONS", "DENSITIES", "RHO_CHOICES", "RULES", "FusionSettings", "FusionSystem"]
+__all__ += ["JOINT_SYSTEMS", "KNOWN"]
 __all__ += ["OUR_SYSTEMS", "PAPER_SYSTEMS", "SYSTEMS", "build_system", "system_names"]
 __all__ += ["FitWarning", "failure_lines", "fit_and_fuse", "warning_lines"]
 __all__ += ["fit_systems", "fuse_systems", "pack_system", "unpack_system"]

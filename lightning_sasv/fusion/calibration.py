@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.columns import PAIR, Columns
-from lightning_sasv.fusion.densities import Config, Stage, State
+from lightning_sasv.fusion.densities import Config, Single, Stage, State
 from lightning_sasv.fusion.features import Basis, minimise_pair_loss
 from lightning_sasv.fusion.logistic import (
     SMALL_PENALTY,
@@ -23,6 +24,7 @@ from lightning_sasv.fusion.logistic import (
     multinomial_loss,
     weighted_logistic,
 )
+from lightning_sasv.fusion.monotone import fit_monotone
 from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.numerics import namespace
 from lightning_sasv.trials import TrialClass
@@ -67,6 +69,40 @@ def fit_effective_prior(scores: Floats, labels: Codes, config: Config) -> Affine
     """
     prior = config["effective_prior"]
     return _two_sides(scores, labels, config, 0.0, lambda pos, neg: (prior, pos, neg))
+
+
+def fit_single(scores: Floats, labels: Codes, config: Config) -> Affine:
+    """One affine map of one score, of targets against all others, which both sides have.
+
+    Weighted as :func:`fit_effective_prior`, with a ridge that matters to separable trials alone.
+    The score stands in the place of both scores of a pair, so that the two LLRs are equal, and
+    every rule of LLRs ends with that very one.
+    """
+    _one_each("single", config)
+    if not np.array_equal(*scores):
+        raise InputError("calibration: single takes one score, in the places of both of a pair")
+    target, prior = labels == TrialClass.TARGET, config["effective_prior"]
+    pos, neg = scores[0][target], scores[0][~target]
+    weights = prior / len(pos), (1 - prior) / len(neg)
+    ridge = _penalty(config, SMALL_PENALTY)
+    slope, bias = weighted_logistic(pos, neg, weights, ridge, "sasv")
+    return slope * np.eye(2), np.full(2, bias - logit(prior))
+
+
+def _one_each(name: str, config: Config) -> None:
+    """Refuse other columns than a pair."""
+    columns = config.get("columns", PAIR)
+    if not columns.one_each:
+        raise InputError(
+            f"calibration: {name} takes one ASV and one CM score, not {', '.join(columns.names)}; "
+            "put a density before it, or take effective_prior"
+        )
+
+
+def _as_given(scores: Floats, _: Codes, config: Config) -> State:
+    """Nothing is fitted to scores that are LLRs already."""
+    _one_each("given", config)
+    return {}
 
 
 def _two_sides(
@@ -122,8 +158,16 @@ def _affine(recipe: Callable[[Floats, Codes, Config], Affine]) -> Stage:
         return {"weight": weight, "bias": bias}
 
     return Stage(
-        start, fit, lambda state, scores, _: state["weight"] @ scores + state["bias"][:, None]
+        start,
+        fit,
+        lambda state, scores, _: state["weight"] @ scores + state["bias"][:, None],
+        _single_affine,
     )
+
+
+def _single_affine(state: State, _: Config) -> Single:
+    rows = [*zip(state["weight"].tolist(), state["bias"].tolist(), strict=True)]
+    return lambda scores: [sum(map(operator.mul, weight, scores)) + bias for weight, bias in rows]
 
 
 _LINEAR = _affine(
@@ -176,6 +220,29 @@ def _apply_multinomial(state: State, scores: Any, config: Config) -> Any:
     return state["weight"] @ standard + curved + state["bias"][:, None]
 
 
+def _single_multinomial(state: State, config: Config) -> Single:
+    affine = _single_affine(state, config)
+    if "quadratic" not in state:
+        return affine
+    moments = [*zip(state["centre"].tolist(), state["scale"].tolist(), strict=True)]
+    curves = state["quadratic"].tolist()
+
+    def llrs(scores: Sequence[float]) -> Sequence[float]:
+        standard = [
+            (x - centre) / scale for x, (centre, scale) in zip(scores, moments, strict=True)
+        ]
+        curved = [
+            sum(
+                sum(map(operator.mul, row, standard)) * z
+                for row, z in zip(curve, standard, strict=False)
+            )
+            for curve in curves
+        ]
+        return [*map(operator.add, affine(standard), curved)]
+
+    return llrs
+
+
 def fit_isotonic(scores: Floats, labels: Codes, config: Config) -> State:
     """The increasing map of each score that fits its LLR best, without any other assumption.
 
@@ -184,12 +251,7 @@ def fit_isotonic(scores: Floats, labels: Codes, config: Config) -> State:
     at either end) keep the LLRs finite. The number of knots is that of the data; the shorter side
     repeats its last one.
     """
-    columns = config.get("columns", PAIR)
-    if not columns.one_each:
-        raise InputError(
-            f"calibration: pav takes one ASV and one CM score, not {', '.join(columns.names)}; "
-            "put a density before it, or take effective_prior"
-        )
+    _one_each("pav", config)
     sides = split_sides(scores, labels, config["cm_positives"])
     curves = [pav_llrs(*side) for side in sides.values()]
     longest = max(len(knots) for knots, _ in curves)
@@ -221,6 +283,11 @@ def _interpolated(state: State, pairs: Any, config: Config) -> Any:
     return namespace(pairs).stack([interpolate(*side) for side in sides])
 
 
+def _single_interpolated(state: State, _: Config) -> Single:
+    knots, llrs = state["knots"].tolist(), state["llrs"].tolist()
+    return lambda scores: [*map(interpolate, scores, knots, llrs)]
+
+
 def interpolate(values: Any, knots: Any, heights: Any) -> Any:
     """Piecewise linear map through (knot, height), constant beyond the ends; knots may repeat.
 
@@ -244,12 +311,19 @@ def _identity_knots(_: Config) -> State:
 CALIBRATIONS: dict[str, Stage] = {
     "paper": _affine(fit_paper),
     "effective_prior": _affine(fit_effective_prior),
-    "multinomial": Stage(_start_multinomial, _fit_curved, _apply_multinomial),
+    "multinomial": Stage(_start_multinomial, _fit_curved, _apply_multinomial, _single_multinomial),
     "joint": _affine(
         lambda scores, codes, config: fit_joint(
             scores, codes, config["costs"], _penalty(config, SMALL_PENALTY), config["columns"]
         )
     ),
-    "pav": Stage(_identity_knots, fit_isotonic, _interpolated),
+    "monotone": _affine(
+        lambda scores, codes, config: fit_monotone(
+            scores, codes, _penalty(config, SMALL_PENALTY), config["columns"]
+        )
+    ),
+    "pav": Stage(_identity_knots, fit_isotonic, _interpolated, _single_interpolated),
+    "single": _affine(fit_single),
+    "given": Stage(lambda _: {}, _as_given, lambda _, scores, __: scores[:2]),
 }
 """Calibrations by name; a new recipe is a fit, or a function to a weight and a bias."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from lightning_sasv.trials import TrialClass
 COVARIANCE_FLOOR = 1e-6
 """Added to the diagonal of every covariance, as in the paper's Gaussians."""
 
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _MAX_ITERATIONS, _STUDENT_TOLERANCE, _MIXTURE_TOLERANCE, _ROUNDING = 500, 1e-12, 1e-7, 1e-15
 
 State = dict[str, Any]
@@ -31,6 +32,10 @@ State = dict[str, Any]
 
 Config = Mapping[str, Any]
 """Settings of a system by name."""
+
+
+Single = Callable[[Sequence[float]], Sequence[float]]
+"""A stage on one trial, in plain floats."""
 
 
 class Stage(NamedTuple):
@@ -44,18 +49,26 @@ class Stage(NamedTuple):
         start: State before any fit, of the right shapes, from the settings.
         fit: State from scores (columns, trials), codes (trials,) and the settings.
         apply: LLR pairs (2, trials) from the state, scores and the settings.
+        single: The same of one trial, made from the state and the settings; without it a trial is
+            an array of length one.
     """
 
     start: Callable[[Config], State]
     fit: Callable[[Floats, Codes, Config], State]
     apply: Callable[[State, Any, Config], Any]
+    single: Callable[[State, Config], Single] | None = None
+
+
+Kernel = Callable[[Any, Any, int, Config], Any]
+"""Log density from squared distance, log determinant, number of columns and settings; of floats,
+or of arrays or tensors that go together."""
 
 
 def _density(
     names: tuple[str, ...],
     axes: Callable[[Config], tuple[int, ...]],
     fit_class: Callable[[Floats, TrialClass, Config], tuple[Floats, ...]],
-    log_prob: Callable[[State, Any, Config], Any],
+    kernel: Kernel,
 ) -> Stage:
     """A density whose state is fitted class by class.
 
@@ -63,8 +76,9 @@ def _density(
         names: Names of the fitted values: weights where there are components, means, matrices.
         axes: Axes of a value before those of the columns.
         fit_class: Values of one class from its points (d, n).
-        log_prob: Log densities (3, trials).
+        kernel: Log density of a class, or of a component.
     """
+    *weights, location, scatter = names
 
     def start(config: Config) -> State:
         shape, columns = axes(config), config["columns"].scores
@@ -77,10 +91,34 @@ def _density(
         return dict(zip(names, map(np.stack, zip(*fits, strict=True)), strict=True))
 
     def apply(state: State, scores: Any, config: Config) -> Any:
-        spoof, target, nontarget = log_prob(state, scores, config)
+        parts = kernel(*mahalanobis(scores, state[location], state[scatter]), len(scores), config)
+        for weight in weights:  # (3, c, trials)
+            parts = parts + namespace(scores).log(state[weight])[..., None]
+            parts = reduce(log_add, [parts[:, k] for k in range(parts.shape[1])])
+        spoof, target, nontarget = parts
         return namespace(scores).stack([target - nontarget, target - spoof])
 
-    return Stage(start, fit, apply)
+    def single(state: State, config: Config) -> Single:
+        classes = in_floats(state[location], state[scatter])
+        logs = [np.log(state[weight]).ravel().tolist() for weight in weights]
+        components = len(classes) // len(TrialClass)
+
+        def llrs(scores: Sequence[float]) -> Sequence[float]:
+            columns = len(scores)
+            parts = [
+                kernel(squared_distance(scores, mean, rows), log_determinant, columns, config)
+                for mean, rows, log_determinant in classes
+            ]
+            for own in logs:
+                parts = [part + log for part, log in zip(parts, own, strict=True)]
+                groups = range(0, len(parts), components)
+                parts = [reduce(log_add, parts[k : k + components]) for k in groups]
+            spoof, target, nontarget = parts
+            return target - nontarget, target - spoof
+
+        return llrs
+
+    return Stage(start, fit, apply, single)
 
 
 def moments_of(points: Floats, weights: Floats | None = None) -> tuple[Floats, Floats]:
@@ -144,26 +182,59 @@ def mahalanobis(points: Any, mean: Any, covariance: Any) -> tuple[Any, Any]:
         Distances (..., n) and log determinants (..., 1).
     """
     rows = [[entry[..., None] for entry in row] for row in _factor(covariance)]
+    means = [mean[..., i, None] for i in range(len(rows))]
+    widths, log = [row[-1] for row in rows], namespace(points).log
+    first = widths[0] * widths[1] if len(widths) > 1 else widths[0]  # the pair's in one product
+    log_determinant = 2 * sum((log(width) for width in widths[2:]), start=log(first))
+    return squared_distance(points, means, rows), log_determinant
+
+
+def squared_distance(point: Any, mean: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Any:
+    """``|L⁻¹ (x − m)|²`` by forward substitution; of floats, or of what goes together.
+
+    Args:
+        point: The coordinates of x.
+        mean: Those of m.
+        rows: The rows of the lower triangle L.
+    """
+    if len(rows) == 2:  # the pair in one line: a single trial has no time for loops
+        (x, y), ((width,), (slope, height)) = point, rows
+        first = (x - mean[0]) / width
+        second = (y - mean[1] - first * slope) / height
+        return first * first + second * second
     whitened: list[Any] = []
-    for i, row in enumerate(rows):
-        rest = points[i] - mean[..., i, None]
+    for value, centre, row in zip(point, mean, rows, strict=True):
+        rest = value - centre
         for done, entry in zip(whitened, row, strict=False):
             rest = rest - done * entry
         whitened.append(rest / row[-1])
-    distance = reduce(operator.add, (one * one for one in whitened))
-    widths, log = [row[-1] for row in rows], namespace(points).log
-    first = widths[0] * widths[1] if len(widths) > 1 else widths[0]  # the pair's in one product
-    return distance, 2 * sum((log(width) for width in widths[2:]), start=log(first))
+    return reduce(operator.add, [one * one for one in whitened])
+
+
+def in_floats(
+    mean: Floats, covariance: Floats
+) -> list[tuple[list[float], list[list[float]], float]]:
+    """Mean, rows of the Cholesky factor and log determinant of each class (and component)."""
+    size, found = mean.shape[-1], []
+    for one, own in zip(mean.reshape(-1, size), covariance.reshape(-1, size, size), strict=True):
+        rows = [[float(entry) for entry in row] for row in _factor(own)]
+        found.append((one.tolist(), rows, mahalanobis(own, one, own)[1].item()))
+    return found
 
 
 def gaussian_log_prob(points: Any, mean: Any, covariance: Any) -> Any:
     """Normal log density; shapes as in :func:`mahalanobis`."""
-    distance, log_determinant = mahalanobis(points, mean, covariance)
-    return -0.5 * (distance + log_determinant) - _log_two_pi(mean)
+    return _gaussian_kernel(*mahalanobis(points, mean, covariance), len(points), {})
 
 
-def _log_two_pi(mean: Any) -> float:
-    return mean.shape[-1] / 2 * math.log(2 * math.pi)
+def _gaussian_kernel(distance: Any, log_determinant: Any, columns: int, _: Config) -> Any:
+    return -0.5 * (distance + log_determinant) - columns * _HALF_LOG_TWO_PI
+
+
+def _student_kernel(distance: Any, log_determinant: Any, columns: int, config: Config) -> Any:
+    dof = config["dof"]
+    tail = -0.5 * (dof + columns) * namespace(distance).log1p(distance / dof)
+    return tail - 0.5 * log_determinant - columns * _HALF_LOG_TWO_PI
 
 
 def _per_class(_: Config) -> tuple[int, ...]:
@@ -181,12 +252,8 @@ def _fit_diagonal(points: Floats, code: TrialClass, config: Config) -> tuple[Flo
     return mean, floored(np.diag(np.diagonal(covariance)), code, config)
 
 
-def _gaussian_log_probs(state: State, scores: Any, _: Config) -> Any:
-    return gaussian_log_prob(scores, state["mean"], state["covariance"])
-
-
 _MOMENTS = ("mean", "covariance")
-_GAUSSIAN = _density(_MOMENTS, _per_class, _fit_gaussian, _gaussian_log_probs)
+_GAUSSIAN = _density(_MOMENTS, _per_class, _fit_gaussian, _gaussian_kernel)
 
 
 def _fit_tied(scores: Floats, codes: Codes, config: Config) -> State:
@@ -217,13 +284,6 @@ def fit_student_t(points: Floats, code: TrialClass, config: Config) -> tuple[Flo
         if math.hypot(*(current - previous)) <= _STUDENT_TOLERANCE * math.hypot(*current):
             break
     return mean, scatter
-
-
-def _student_log_probs(state: State, scores: Any, config: Config) -> Any:
-    distance, log_determinant = mahalanobis(scores, state["mean"], state["scatter"])
-    dof, columns = config["dof"], state["mean"].shape[-1]
-    tail = -0.5 * (dof + columns) * namespace(scores).log1p(distance / dof)
-    return tail - 0.5 * log_determinant - _log_two_pi(state["mean"])
 
 
 def fit_mixture(points: Floats, code: TrialClass, config: Config) -> tuple[Floats, Floats, Floats]:
@@ -262,22 +322,16 @@ def _ordered_groups(points: Floats, components: int) -> Floats:
     return np.asarray(np.eye(components)[:, rank * components // points.shape[1]])
 
 
-def _mixture_log_probs(state: State, scores: Any, config: Config) -> Any:
-    parts = gaussian_log_prob(scores, state["mean"], state["covariance"])  # (3, c, trials)
-    parts = parts + namespace(scores).log(state["weight"])[..., None]
-    return reduce(log_add, [parts[:, k] for k in range(parts.shape[1])])
-
-
 DENSITIES: dict[str, Stage] = {
     "gaussian": _GAUSSIAN,
     "tied": _GAUSSIAN._replace(fit=_fit_tied),
-    "diagonal": _density(_MOMENTS, _per_class, _fit_diagonal, _gaussian_log_probs),
-    "student_t": _density(("mean", "scatter"), _per_class, fit_student_t, _student_log_probs),
+    "diagonal": _density(_MOMENTS, _per_class, _fit_diagonal, _gaussian_kernel),
+    "student_t": _density(("mean", "scatter"), _per_class, fit_student_t, _student_kernel),
     "mixture": _density(
         ("weight", *_MOMENTS),
         lambda config: (len(TrialClass), config["components"]),
         fit_mixture,
-        _mixture_log_probs,
+        _gaussian_kernel,
     ),
 }
 """Densities by name; a new one is a fit and a log density."""

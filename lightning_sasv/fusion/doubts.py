@@ -30,10 +30,10 @@ class TrialScore(TypedDict):
 class FitWarning(TypedDict):
     """What makes a fit doubtful, plain enough for JSON.
 
-    ``code`` is ``trimmed``, ``constant``, ``copy``, ``few``, ``dominated``, ``narrow``, ``slope``
-    or ``order``, or ``failed`` where there is no fit; ``text`` says in words what was found, of
-    which trials, and what to do; ``value`` is the number found: of trials, the constant, the
-    variance, the slope, or the EER.
+    ``code`` is ``trimmed``, ``constant``, ``copy``, ``few``, ``dominated``, ``narrow``, ``slope``,
+    ``fixed`` or ``order``, or ``failed`` where there is no fit; ``text`` says in words what was
+    found, of which trials, and what to do; ``value`` is the number found: of trials, the constant,
+    the variance, the slope, or the EER.
 
     Example:
         >>> from lightning_sasv.fusion import build_system

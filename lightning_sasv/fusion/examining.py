@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats, is_any
 from lightning_sasv.fusion.calibration import CALIBRATIONS
-from lightning_sasv.fusion.columns import Columns, DevTrials
+from lightning_sasv.fusion.columns import PAIR, Columns, DevTrials
 from lightning_sasv.fusion.densities import Config, State, mahalanobis
 from lightning_sasv.fusion.doubts import LISTED, SIDES, Doubt, FitWarning, TrialScore, Where
 from lightning_sasv.fusion.features import products
@@ -24,6 +24,8 @@ from lightning_sasv.trials import TASKS, TrialClass
 
 TWO_CLASS = ("paper", "effective_prior", "pav")
 """Calibrations of each side apart."""
+REGRESSIONS = ("multinomial", "joint", "monotone")
+"""Calibrations that go by the scores of all three classes."""
 
 
 def examine(
@@ -51,7 +53,10 @@ def examine(
     found += _few(config, seen.columns, codes[kept])
     found += _dominated(config, state, seen, kept, trials.columns)
     found += _narrow(config, state, seen.only(~far.any(axis=0)))
-    found += _slopes(config, state) if config["calibration"] in CALIBRATIONS else ()
+    if config["calibration"] == "monotone" and state:
+        found += _held_at_zero(state, PAIR if config["density"] else seen.columns)
+    elif config["calibration"] in CALIBRATIONS:
+        found += _slopes(config, state)
     if fused is not None:
         found += _orders(trials.columns, scores[:, kept], codes[kept], fused[kept])
     return [_in_words(doubt, trials, where) for doubt in found]
@@ -122,7 +127,8 @@ def _parameters(config: Config, columns: Columns) -> tuple[str, int]:
         return f"{config['density']} density", own.get(config["density"], full)
     order = config.get("order", "linear")
     features = len(columns.names) + len(products(order, d)) + 1
-    maps = {"paper": d + 2, "effective_prior": d + 2, "joint": d + 2, "multinomial": 2 * features}
+    maps = dict.fromkeys(("paper", "effective_prior", "joint", "monotone"), d + 2)
+    maps["multinomial"] = 2 * features
     return f"{config['calibration']} calibration", maps.get(config["calibration"], 0)
 
 
@@ -152,9 +158,9 @@ def _dominated(
 def _columns_that_count(config: Config, columns: Columns, code: TrialClass) -> Iterable[int]:
     """Columns whose scores of a class matter to a fit by more than their order."""
     asv, cm = (range(*side.indices(columns.scores)) for side in columns.sides())
-    if config["density"] is not None or config["calibration"] in ("multinomial", "joint"):
+    if config["density"] is not None or config["calibration"] in REGRESSIONS:
         return [*asv, *cm]
-    if config["calibration"] in (None, "pav"):
+    if config["calibration"] in (None, "pav", "given"):
         return ()
     of_asv = code != TrialClass.SPOOF
     of_cm = code != TrialClass.NONTARGET or config["cm_positives"] == "bonafide"
@@ -177,6 +183,15 @@ def _narrow(config: Config, state: State, trials: DevTrials) -> Iterator[Doubt]:
     for code, column, variance in narrow(of_place("density", state), trials.codes):
         found = width_in_words(code, column, variance, trials.scores, settings)
         yield Doubt("narrow", variance, *found)
+
+
+def _held_at_zero(state: State, columns: Columns) -> Iterator[Doubt]:
+    """Columns that do not count, because their weight would be negative."""
+    for row, side in zip(state["calibration.weight"], columns.sides(), strict=True):
+        for name in (n for n, w in zip(columns.shown[side], row[side], strict=True) if w == 0):
+            found = f"the weight of {name} would be negative; it is fixed at 0"
+            remedy = "the column does not count: check its sign, and the labels of dev"
+            yield Doubt("fixed", 0.0, found, remedy)
 
 
 def _slopes(config: Config, state: State) -> Iterator[Doubt]:

@@ -165,7 +165,7 @@ def fit_multinomial(
     basis = Basis((scores - centre[:, None]) / scale[:, None])
     start = np.zeros((2, basis.size))
     theta = minimise_pair_loss(basis, multinomial_loss(labels), penalty, start)
-    return _unscaled(theta, centre, scale)
+    return unscaled(theta, centre, scale)
 
 
 def fit_joint(
@@ -224,10 +224,10 @@ def fit_joint(
             for one in (theta, steep)
         ]
         theta = steep if values[1] < values[0] else theta
-    return _unscaled(theta, centre, scale)
+    return unscaled(theta, centre, scale)
 
 
-def _unscaled(theta: Floats, centre: Floats, scale: Floats) -> Affine:
+def unscaled(theta: Floats, centre: Floats, scale: Floats) -> Affine:
     """The map of scores as they are from that of standardised ones."""
     weight = theta[:, :-1] / scale
     return weight, theta[:, -1] - weight @ centre

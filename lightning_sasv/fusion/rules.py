@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.checks import is_tensor
-from lightning_sasv.decisions.policy import nonlinear_score
+from lightning_sasv.decisions.policy import nonlinear_rule, nonlinear_score
 from lightning_sasv.errors import InputError
 from lightning_sasv.numerics import namespace, sigmoid
 from lightning_sasv.plugins import Other, Registry
@@ -98,6 +98,18 @@ PLAIN_RULES: Registry[Rule] = Registry(
     *("rules", "rule", as_rule, ("nonlinear",)),
 )
 RULES = (*PLAIN_RULES, "nonlinear")
+
+
+def rule_at(rule: str | Other, rho: Any) -> Rule:
+    """A rule as a function of two LLRs (floats, arrays or tensors); arguments as for :func:`fuse`.
+
+    Example:
+        >>> rule_at("nonlinear", 0.0)(2.0, 3.0)
+        2.0
+    """
+    if rule == "nonlinear":
+        return nonlinear_rule(1 - check_rho(rho), rho)
+    return PLAIN_RULES.find(rule)
 
 
 def fuse(rule: str | Other, rho: Any, asv: Any, cm: Any) -> Any:

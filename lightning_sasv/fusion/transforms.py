@@ -25,7 +25,7 @@ from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.fusion.calibration import interpolate
 from lightning_sasv.fusion.columns import Columns
-from lightning_sasv.fusion.densities import Config, Stage, State
+from lightning_sasv.fusion.densities import Config, Single, Stage, State
 from lightning_sasv.fusion.logistic import class_weights
 from lightning_sasv.numerics import namespace
 
@@ -150,6 +150,15 @@ def apply_transforms(state: State, scores: Any) -> Any:
     return namespace(scores).stack([_apply(*row) for row in rows if row[0] != IGNORED])
 
 
+def _single(state: State, _: Config) -> Single:
+    """:func:`apply_transforms` of one trial."""
+    words = [WORDS[number] for number in state["word"].tolist()]
+    rows = [*zip(words, [part.tolist() for part in _parts(state)], strict=True)]
+    return lambda scores: [
+        _apply(word, x, own) for x, (word, own) in zip(scores, rows, strict=True) if word != IGNORED
+    ]
+
+
 def _parts(state: State) -> list[Any]:
     """The values of each column."""
     sizes = state["size"].tolist()
@@ -183,6 +192,7 @@ TRANSFORM = Stage(
         config["words"], scores, codes, config["columns"].shown
     ),
     lambda state, scores, _: apply_transforms(state, scores),
+    _single,
 )
 """The transforms of all columns as the first stage of a system."""
 

@@ -51,12 +51,38 @@ OUR_SYSTEMS: dict[str, dict[str, Any]] = {
         "rule": "nonlinear",
         "cm_positives": "target",
     },
+    # M3 with each LLR from its own side and no weight below 0: never rejected for a better score.
+    "M3d": {"calibration": "monotone", "rule": "nonlinear"},
 }
 
 SYSTEMS: dict[str, dict[str, Any]] = PAPER_SYSTEMS | OUR_SYSTEMS
 
-GROUPS = {"paper": PAPER_SYSTEMS, "ours": OUR_SYSTEMS, "all": SYSTEMS}
-"""Words for several systems."""
+JOINT_SYSTEMS: dict[str, dict[str, Any]] = {
+    # One SASV score of a network that sees both embeddings: Baseline2's, and with FiLM.
+    "E2": {"calibration": "single", "rule": "nonlinear", "rho": 0.5},
+    "F2": {"calibration": "single", "rule": "nonlinear", "rho": 0.5},
+    # Two LLRs of three logits of such a network.
+    "E3": {"calibration": "given", "rule": "nonlinear"},
+    "F3": {"calibration": "given", "rule": "nonlinear"},
+}
+"""Systems whose network gives the scores of a trial itself; they fuse no ASV and CM scores."""
+
+KNOWN: dict[str, dict[str, Any]] = SYSTEMS | JOINT_SYSTEMS
+"""Every system that has a name."""
+
+GROUPS = {"paper": PAPER_SYSTEMS, "ours": OUR_SYSTEMS, "all": SYSTEMS, "joint": JOINT_SYSTEMS}
+"""Words for several systems; ``all`` are those of a pair of scores."""
+
+
+def of_network(config: Mapping[str, Any]) -> str | None:
+    """What a network is trained for whose own scores a system takes; nothing for a pair's.
+
+    Example:
+        >>> [of_network(KNOWN[name]) for name in ("E2", "F3", "L3")]
+        ['fused', 'three_class', None]
+    """
+    made = {"single": "fused", "given": "three_class"}
+    return made.get(str(config.get("calibration")))
 
 
 class FusionSettings(TypedDict, total=False):
@@ -89,7 +115,7 @@ def build_system(
     """A named system, unfitted.
 
     Args:
-        name: A key of :data:`SYSTEMS`, or any other name with ``settings``.
+        name: A key of :data:`KNOWN`, or any other name with ``settings``.
         settings: Those of a system of one's own, in place of ours.
         **overrides: Arguments of :class:`FusionSystem` that replace those of the configuration.
 
@@ -102,11 +128,11 @@ def build_system(
     """
     from lightning_sasv.fusion.system import FusionSystem
 
-    if settings is None and name not in SYSTEMS:
-        listed = f"{', '.join(SYSTEMS)}{meant(name, SYSTEMS)}"
+    if settings is None and name not in KNOWN:
+        listed = f"{', '.join(KNOWN)}{meant(name, KNOWN)}"
         raise InputError(f"unknown system {name!r}; expected one of {listed}")
     known = signature(Fusion).parameters
-    wanted = (SYSTEMS[name] if settings is None else dict(settings)) | overrides
+    wanted = (KNOWN[name] if settings is None else dict(settings)) | overrides
     for setting in wanted:
         if setting not in known:
             raise InputError(
@@ -119,23 +145,23 @@ def build_system(
 
 
 def system_names(text: str) -> list[str]:
-    """Names of systems from ``paper``, ``ours``, ``all``, or a list with commas, in YAML's way too.
+    """Names of systems from ``paper``, ``joint``, …, or a list with commas, in YAML's way too.
 
     Raises:
         InputError: A name is unknown, or there is none.
 
     Example:
         >>> system_names("L3c,ours")
-        ['L3c', 'L3t', 'M3', 'J3', 'Q3', 'Q3cv', 'L3ct']
+        ['L3c', 'L3t', 'M3', 'J3', 'Q3', 'Q3cv', 'L3ct', 'M3d']
     """
     parts = [part.strip() for part in re.split(r"[][,'\"]", text) if part.strip()]
     names = [name for part in parts for name in GROUPS.get(part, [part])]
-    unknown = [name for name in names if name not in SYSTEMS]
+    unknown = [name for name in names if name not in KNOWN]
     if unknown or not names:
         name = (unknown or [text])[0]
         raise InputError(
-            f"--systems: unknown system {name!r}; expected paper, ours, all, or some of "
-            f"{', '.join(SYSTEMS)}{meant(name, [*GROUPS, *SYSTEMS])}"
+            f"--systems: unknown system {name!r}; expected paper, ours, all, joint, or some "
+            f"of {', '.join(KNOWN)}{meant(name, [*GROUPS, *KNOWN])}"
         )
     return list(dict.fromkeys(names))
 
@@ -179,6 +205,11 @@ def fit_systems(
         (['L2', 'L3'], ['Mine'])
     """
     wanted = names if isinstance(names, Mapping) else dict.fromkeys(names or SYSTEMS)
+    if joint := [name for name in wanted if name in JOINT_SYSTEMS]:
+        raise InputError(
+            f"{joint[0]} takes scores of a network of its own, not an ASV and a CM score: train it "
+            f"with `lightning fit --config {joint[0]}` or `lightning table`"
+        )
     systems = {name: build_system(name, own, **overrides) for name, own in wanted.items()}
     if names is None and speakers is None:
         systems = {name: system for name, system in systems.items() if not system.needs_speakers}

@@ -93,3 +93,20 @@ def test_weights_odds_and_blind_cost_belong_together(costs, parts):
     if expected[0] > 0 and expected[1] + expected[2] > 0:
         assert math.exp(model.log_beta) * sum(expected[1:]) == pytest.approx(expected[0], rel=1e-9)
         assert model.spoof_share * sum(expected[1:]) == pytest.approx(expected[2], rel=1e-9)
+
+
+def test_a_price_of_abstaining_says_where_it_acts() -> None:
+    assert CostModel().most_c_abstain == 0.5
+    assert CostModel().idle_c_abstain is None
+    assert CostModel(c_abstain=0.49).idle_c_abstain is None
+    idle = CostModel(c_abstain=0.5).idle_c_abstain
+    assert idle is not None
+    assert "c_abstain 0.5 never acts" in idle
+    assert "below 0.5" in idle
+    assert CostModel(1.0, 5.0, 9.0, 0.5, 0.5, 0.0).most_c_abstain == pytest.approx(5 / 6)
+    assert CostModel(c_miss=0.0).most_c_abstain == 0.0
+    assert as_cost_model({"c_abstain": 0.25}).as_dict()["c_abstain"] == 0.25
+    assert "c_abstain" not in CostModel().as_dict()
+    for wrong in (-0.1, math.nan, "free"):
+        with pytest.raises(InputError, match="c_abstain"):
+            as_cost_model({"c_abstain": wrong})

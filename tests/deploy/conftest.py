@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from lightning_sasv.fusion import SYSTEMS, FusionSystem, fit_systems
+from lightning_sasv.models.cm_head import CMHead
 from lightning_sasv.trials import Scores
+from tests.deploy.recordings import export_whole, write_training, write_voice, write_weights
 
 MEANS = {0: (0.45, -5.0), 1: (0.7, 6.0), 2: (0.1, 5.5)}  # (ASV, CM) of spoof, target, nontarget
 
@@ -37,3 +42,34 @@ def systems(dev: Scores) -> dict[str, FusionSystem]:
     """Every named system, fitted."""
     speakers = np.arange(len(dev.label)) % 4  # those of the trials themselves are one
     return fit_systems(dev.asv, dev.cm, dev.label, SYSTEMS, speakers=speakers)
+
+
+class Place(NamedTuple):
+    """A folder with a training, weights, a bundle, and recordings a, b and x."""
+
+    folder: Path
+    training: Path
+    asv: Path
+    cm: Path
+    bundle: Path
+
+    def __getitem__(self, name: str) -> Path:  # type: ignore[override]
+        return self.folder / f"{name}.flac"
+
+
+HEAD = CMHead(hidden_dims=(32, 16), seeds=(3,))
+
+
+@pytest.fixture(scope="session")
+def place(
+    systems: dict[str, FusionSystem],
+    dev: Scores,
+    shared: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Place:
+    folder = tmp_path_factory.mktemp("verify")
+    training = write_training(folder / "training", systems, dev, HEAD)
+    weights, cm = write_weights(folder / "ecapa"), shared / "data/weights/AASIST-L.pth"
+    for seed, name in enumerate("abx"):
+        write_voice(folder / f"{name}.flac", seed)
+    return Place(folder, training, weights, cm, export_whole(training, weights, cm, folder / "b"))

@@ -20,7 +20,8 @@ from lightning_sasv.trials import Scores
 
 COSTS = PRESETS["a-dcf1"]
 RAW = {"B1", "B1v2", "Post"}
-PARTS = ["bundle.json", "checksums.json", "fusion.safetensors"]
+PARTS = ["bundle.json", "checksums.json", "dev.safetensors", "fusion.safetensors"]
+PARTS += ["measured.safetensors"]
 
 
 @pytest.fixture
@@ -45,7 +46,8 @@ def test_a_loaded_bundle_answers_like_the_system_it_was_made_from(
 ) -> None:
     rule = choose_rule(systems[name], dev, COSTS)
     here = Scorer(systems[name], rule, COSTS, {})(far.asv, far.cm)
-    there = load(write_bundle(tmp_path / name, systems[name], dev, COSTS, name=name))
+    made = write_bundle(tmp_path / name, systems[name], dev, COSTS, name=name, level=0)
+    there = load(made)
     again = there(far.asv, far.cm)
     assert there.rule == rule
     assert there.costs == COSTS
@@ -71,7 +73,8 @@ def test_metadata_say_what_the_bundle_is(made: Path, dev: Scores) -> None:
     assert content["decision"]["threshold"] == pytest.approx(math.log((0.5 + 1.0) / 0.9))
     assert content["costs"]["c_fa_spoof"] == 20
     assert content["dev"]["trials"] == {"spoof": 400, "target": 150, "nontarget": 250}
-    actual = empirical_cost(load(made)(dev.asv, dev.cm).accepted, dev.label, COSTS)
+    verdict = load(made)(dev.asv, dev.cm)
+    actual = empirical_cost(verdict.accepted, dev.label, COSTS, verdict.unsure)
     assert content["dev"]["a_dcf"] == actual.normalised
     assert content["dev"]["p_fa_spoof"] == actual.p_fa_spoof
     assert {"lightning-sasv", "torch", "numpy", "python"} <= content["versions"].keys()
@@ -120,7 +123,7 @@ def test_a_raised_threshold_is_noticed_even_with_new_checksums(made: Path) -> No
 @pytest.mark.parametrize(
     ("old", "new", "match"),
     [
-        ("lightning_sasv.bundle/1", "lightning_sasv.bundle/9", "bundle/9"),
+        ("lightning_sasv.bundle/2", "lightning_sasv.bundle/9", "bundle/9"),
         ('"kind": "bayes"', '"kind": "coin"', "coin"),
         ('"costs"', '"prices"', "no description of a bundle"),
         ('"c_miss": 1.0', '"c_miss": -1.0', "c_miss"),
@@ -204,11 +207,16 @@ def test_a_bundle_of_version_0_1_is_read_and_written_the_same(tmp_path: Path) ->
     means = np.array([[0.4, -2.0], [0.6, 2.0], [0.1, 1.8]])
     asv, cm = (means[labels] + generator.standard_normal((300, 2)) * [0.15, 1.2]).T
     dev, about = Scores(asv, cm, labels), {"corpus": "synthetic"}
-    out = write_bundle(tmp_path / "b", scorer.system, dev, scorer.costs, name="L3t", about=about)
+    more = {"name": "L3t", "about": about, "level": 0}
+    out = write_bundle(tmp_path / "b", scorer.system, dev, scorer.costs, **more)
     old, new = (json.loads((one / "bundle.json").read_text()) for one in (folder / "bundle", out))
     for content in (old, new):
         del content["created"], content["versions"]
     assert old["fusion"].pop("copies") == 1
+    assert new.pop("inversions").keys() == {"dev"}
+    assert (old.pop("format")[-2:], new.pop("format")[-2:]) == ("/1", "/2")
+    assert new.pop("unsure")["why"] == "no level was asked for (--level 0)"
+    assert set(new["dev"].pop("unsure").values()) == {0.0}
     for side in ("asv_llr", "cm_llr"):
         assert new["bounds"].pop(side) == pytest.approx(old["bounds"].pop(side), rel=1e-9)
     assert new["dev"].pop("a_dcf") == pytest.approx(old["dev"].pop("a_dcf"), rel=1e-12)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lightning_sasv.decisions import PRESETS, CostModel, accept, reason_sentences
 from lightning_sasv.deploy import Scorer, load, write_bundle
-from lightning_sasv.deploy.scorer import BAYES, choose_rule, unreachable
+from lightning_sasv.deploy.decision import BAYES, choose_rule, unreachable
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import SYSTEMS, FusionSystem
 from lightning_sasv.metrics.functional import a_dcf
@@ -176,7 +176,8 @@ def test_bounds_that_forbid_a_decision_are_noticed(
         rule = choose_rule(systems["L3"], dev, costs)
         assert rule.kind == BAYES
         assert unreachable(rule, costs) == forbidden
-        out = write_bundle(tmp_path / str(forbidden), systems["L3"], dev, costs, name="L3")
+        place = tmp_path / str(forbidden)
+        out = write_bundle(place, systems["L3"], dev, costs, name="L3", level=0)
         scorer = load(out)
         assert scorer.metadata["bounds"]["unreachable"] == forbidden
         accepted = scorer([0.9, 0.1], [20.0, -20.0]).accepted.tolist()

@@ -84,7 +84,7 @@ def test_healthy_trials_raise_no_doubt(trials, name):
     assert build_system(name).fit(*trials).warnings == []
 
 
-DOUBTED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3", "Q3", "L3ct"}
+DOUBTED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3", "Q3", "L3ct", "M3d"}
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -214,7 +214,16 @@ def test_densities_in_any_number_of_dimensions(density, calibration, rule):
     assert fused.sasv[LABELS == 1].mean() > fused.sasv[LABELS != 1].mean()
 
 
-@pytest.mark.parametrize("calibration", [name for name in CALIBRATIONS if name != "pav"])
+PAIR_ALONE = ("pav", "given", "single")
+
+
+@pytest.mark.parametrize("calibration", PAIR_ALONE)
+def test_calibrations_of_a_pair_alone(calibration):
+    with pytest.raises(InputError, match=f"{calibration} takes one ASV and one CM score, not asv"):
+        FusionSystem(None, calibration, "sum").fit(ASV, CM, LABELS)
+
+
+@pytest.mark.parametrize("calibration", [name for name in CALIBRATIONS if name not in PAIR_ALONE])
 @pytest.mark.parametrize("rule", RULES)
 def test_calibrations_of_any_number_of_columns(calibration, rule):
     system = FusionSystem(None, calibration, rule).fit(ASV, CM, LABELS)

@@ -1,0 +1,175 @@
+"""CM head, fusion and policy of a bundle as one ONNX graph, in float64 but for the head."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lightning_sasv.deploy.head import Head
+from lightning_sasv.deploy.scorer import Scorer
+from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.fusion.system import FusionSystem
+
+GRAPH, OPSET, TOLERANCE = "policy.onnx", 17, 1e-5
+OUTPUTS = ("decision", "margin", "score", "asv_llr", "cm_llr")
+"""``decision`` is 0 for reject, 1 for accept, 2 for unsure."""
+_EXAMPLE, _CHECKED = 2, 7
+
+
+class _Policy(nn.Module):
+    """What is exported: scores (trials, columns), or an ASV score and a CM embedding."""
+
+    def __init__(self, scorer: Scorer, head: Head | None) -> None:
+        super().__init__()
+        self.scorer = scorer
+        self.system = FusionSystem(**scorer.system.config)
+        self.system.store(scorer.system.arrays())
+        self.layers = None if head is None else [*map(torch.from_numpy, head.weights)]
+        self.biases = [] if head is None else [*map(torch.from_numpy, head.biases)]
+        self.slope = 0.0 if head is None else head.negative_slope
+        self.eval()
+
+    def forward(self, first: Tensor, embedding: Tensor | None = None) -> tuple[Tensor, ...]:
+        scores = first.T.double()
+        if embedding is not None:
+            scores = torch.stack([first.double(), self._cm(embedding).double()])
+        state = dict(self.system.named_buffers())
+        own = self.system.sides(state, scores, self.scorer.system.columns)
+        numbers = self.scorer.numbers(*own, self.scorer.bounds)
+        asv, cm, score, margin, gain = numbers[2:]
+        decision = (margin > 0).long()
+        if isinstance(gain, Tensor):
+            decision = torch.where(gain > 0, 2, decision)
+        if self.scorer.measured is not None:
+            judged = scores[: self.scorer.system.columns.without_quality().scores]
+            outside = self.scorer.measured.outside(judged, self.scorer.level)
+            decision = torch.where(outside & (decision == 1), 2, decision)
+        return decision, margin, score, asv, cm
+
+    def _cm(self, values: Tensor) -> Tensor:
+        assert self.layers is not None
+        for weight, bias in zip(self.layers, self.biases, strict=False):
+            values = nn.functional.leaky_relu(values @ weight + bias, self.slope)
+        spoof, bonafide = (values @ self.layers[-1]).unbind(-1)
+        return bonafide - spoof
+
+
+def write_graph(folder: Path, scorer: Scorer, head: Head | None = None) -> dict[str, Any]:
+    """Write ``policy.onnx``, and check with onnxruntime that it says what the scorer says.
+
+    Inputs: ``asv`` (trials,) in float64 and ``embedding`` (trials, dim) in float32 where there is a
+    CM head, else ``scores`` (trials, columns) in float64. Outputs: :data:`OUTPUTS`.
+
+    Args:
+        folder: Where to write.
+        scorer: What the graph is to say.
+        head: The CM head.
+
+    Returns:
+        What the description of a bundle says of it.
+
+    Raises:
+        InputError: onnx or onnxruntime is missing, or a stage has no operators in ONNX.
+        RunError: The graph says something else.
+    """
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError as error:
+        raise InputError(
+            f"--onnx needs onnx and onnxruntime, which cannot be imported ({error}); install them "
+            "with: pip install 'lightning-sasv[onnx]'"
+        ) from None
+    head = head if scorer.system.columns.is_pair else None
+    names = ("scores",) if head is None else ("asv", "embedding")
+    path, example = folder / GRAPH, _trials(scorer, head, _EXAMPLE)
+    exporter: Any = torch.onnx
+    for operator, written in _OPERATORS.items():
+        exporter.register_custom_op_symbolic(operator, written, OPSET)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # constants of a fitted system are constants
+            torch.onnx.export(
+                _Policy(scorer, head),
+                tuple(map(torch.from_numpy, example)),
+                str(path),
+                dynamo=False,
+                opset_version=OPSET,
+                input_names=list(names),
+                output_names=list(OUTPUTS),
+                dynamic_axes={name: {0: "trials"} for name in (*names, *OUTPUTS)},
+            )
+    except torch.onnx.errors.OnnxExporterError as error:
+        said = " ".join(str(error).split())[:160]
+        raise InputError(
+            f"{scorer.system.name} cannot be written as a graph, because a stage of it has no "
+            f"operators in ONNX; export it without --onnx ({said})"
+        ) from None
+    finally:
+        for operator in _OPERATORS:
+            exporter.unregister_custom_op_symbolic(operator, OPSET)
+    onnx.checker.check_model(str(path))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    given = _trials(scorer, head, _CHECKED)
+    found = session.run(None, dict(zip(names, given, strict=True)))
+    worst = _difference(scorer, head, given, found)
+    if not worst <= TOLERANCE:
+        raise RunError(f"the graph differs from the scorer by {worst:.2g} on {_CHECKED} trials")
+    return {"file": GRAPH, "inputs": list(names), "outputs": list(OUTPUTS), "difference": worst}
+
+
+def _log_add(graph: Any, first: Any, second: Any) -> Any:
+    """``max + log(1 + e^(−|difference|))``: every operator has a kernel for float64."""
+    gap = graph.op("Neg", graph.op("Abs", graph.op("Sub", first, second)))
+    one = graph.op("Constant", value_t=torch.tensor(1.0, dtype=torch.float64))
+    tail = graph.op("Log", graph.op("Add", one, graph.op("Exp", gap)))
+    return graph.op("Add", graph.op("Max", first, second), tail)
+
+
+def _places(graph: Any, knots: Any, values: Any, *_: Any) -> Any:
+    """Index of each value among ascending knots, which is the number of knots below it."""
+    last = graph.op("Constant", value_t=torch.tensor([-1]))
+    below = graph.op("Less", knots, graph.op("Unsqueeze", values, last))
+    return graph.op("ReduceSum", graph.op("Cast", below, to_i=_INT64), last, keepdims_i=0)
+
+
+_INT64 = 7
+"""Number of that type in ONNX."""
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "aten::logaddexp": _log_add,
+    "aten::searchsorted": _places,
+}
+"""What the exporter cannot write itself."""
+
+
+def _trials(scorer: Scorer, head: Head | None, count: int) -> list[np.ndarray]:
+    """Inputs to try the graph on."""
+    random = np.random.default_rng(count)
+    if head is None:
+        return [random.normal(size=(count, len(scorer.columns)))]
+    embeddings = random.normal(size=(count, head.dim)).astype(np.float32)
+    return [random.uniform(-0.2, 0.9, size=count), embeddings]
+
+
+def _difference(scorer: Scorer, head: Head | None, given: list[np.ndarray], found: Any) -> float:
+    """Largest difference, relative to values above 1, to what the scorer says of the same."""
+    scores = given[0].T if head is None else np.stack([given[0], head.score(given[1])])
+    verdict = scorer(dict(zip(scorer.columns, scores, strict=True)))
+    words = np.array(["reject", "accept", "unsure"])[found[0]]
+    near = np.abs(verdict.margin) < TOLERANCE
+    if (words != verdict.decision)[~near].any():
+        return math.inf
+    pairs = zip(("margin", "score", "asv_llr", "cm_llr"), found[1:], strict=True)
+    named = [(getattr(verdict, name), value) for name, value in pairs]
+    return max(
+        float((np.abs(own - value) / np.maximum(1, np.abs(own))).max())
+        for own, value in named
+        if own is not None
+    )

@@ -1,0 +1,231 @@
+"""``lightning serve``: a bundle that answers over HTTP, or line by line."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lightning_sasv import signals
+from lightning_sasv.deploy import Verifier, load
+from lightning_sasv.deploy.scorer import Scorer
+from lightning_sasv.deploy.speakers import SpeakerModels
+from lightning_sasv.deploy.verifying import SPEAKERS
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import cores, finite
+from lightning_sasv.frontends.corpus import Network
+
+TOKEN = "LIGHTNING_SASV_TOKEN"
+"""Variable with the token that clients must show."""
+
+GRACE = 30
+"""Seconds in which requests that are being worked on may end after a signal."""
+
+
+def serve(
+    *,
+    bundle: str,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    speakers: str = SPEAKERS,
+    stdin: bool = False,
+    workers: int | None = None,
+    queue: int = 8,
+    upload_mb: float = 20.0,
+    body_seconds: float = 20.0,
+    connections: int = 1000,
+    grace: int = GRACE,
+    cm: Network = None,
+    asv: Network = None,
+    fingerprint: str | None = None,
+    tell: Callable[[list[str]], None] = lambda notes: None,
+) -> None:
+    """Answer over HTTP: /score, /verify, /health, /metrics, /docs, and a form at /.
+
+    Recordings are not kept, and no line of a log has a name or a score. Where the variable
+    LIGHTNING_SASV_TOKEN is set, clients must send it (Authorization: Bearer TOKEN); without it the
+    service listens to this machine alone. Slow headers and idle connections cannot be seen from
+    here: put a proxy in front of a service that others can reach.
+
+    Args:
+        bundle: Folder that `lightning export` wrote.
+        host: Address to listen at.
+        port: Port; 0 takes a free one.
+        speakers: Folder of speaker models that `lightning enrol` kept.
+        stdin: Read JSON lines from standard input instead, {"asv": ..., "cm": ...} or {"enrol":
+            [FILE, ...], "probe": FILE} or {"name": ..., "probe": FILE}; write one for each.
+        workers: Recordings that are worked on at the same time; by default one for each CPU.
+        queue: Requests with recordings that may wait; to more it answers 503.
+        upload_mb: Megabytes of recordings that one request may bring.
+        body_seconds: Seconds in which a request must have come in.
+        connections: Open connections and running requests; beyond it answers 503.
+        grace: Seconds in which requests that were begun may end after SIGTERM.
+        cm: Where the bundle has no graphs: weights of AASIST, or {class_path: ..., init_args: ...}.
+        asv: Weights of ECAPA, likewise.
+        fingerprint: SHA-256 that the bundle must have.
+        tell: Told where it listens.
+    """
+    for name, value in (("queue", queue), ("upload_mb", upload_mb), ("grace", grace)):
+        if value < (0 if name == "queue" else 0.001):
+            raise InputError(f"--{name} must be above 0, got {value}")
+    if stdin:
+        scorer, verifier = _load(bundle, cm, asv, fingerprint)
+        _answer_lines(scorer, verifier, SpeakerModels(speakers))
+        return
+    token = os.environ.get(TOKEN) or None
+    if token is None and not _is_local(host):
+        raise InputError(
+            f"--host {host} can be reached by others: set the variable {TOKEN} to a secret that "
+            "clients must show, or listen at 127.0.0.1"
+        )
+    with _bound(host, port) as listener:  # before anything is loaded
+        _check_packages()
+        scorer, verifier = _load(bundle, cm, asv, fingerprint)
+        from lightning_sasv.service.app import create_app
+        from lightning_sasv.service.gauges import Gauges
+        from lightning_sasv.service.guard import Guard, Limits
+
+        number, gauges = workers or cores(), Gauges()
+        names = ("127.0.0.1", "localhost", "[::1]", host)
+        size = int(upload_mb * 1e6)
+        limits = Limits(size, body_seconds, number + queue, token, names)
+        with ThreadPoolExecutor(number, "verify") as pool:
+            app = create_app(scorer, verifier, Path(bundle), speakers, pool, gauges)
+            where = f"http://{host}:{listener.getsockname()[1]}"
+            tell([f"{scorer.metadata['system']} at {where} (the form), {where}/docs; Ctrl-C stops"])
+            _run(Guard(app, limits, gauges), listener, connections, grace)
+
+
+def _load(
+    bundle: str, cm: Network, asv: Network, fingerprint: str | None
+) -> tuple[Scorer, Verifier | None]:
+    """The scorer of a bundle and, where it holds the way from recordings, that too."""
+    scorer = load(bundle, fingerprint=fingerprint)
+    known: Mapping[str, Any] = scorer.metadata.get("front_ends") or {}
+    if "head" not in scorer.metadata or not (known or cm or asv):
+        return scorer, None
+    graphs = all((known.get(kind) or {}).get("runtime") == "onnx" for kind in ("asv", "cm"))
+    if not (graphs or cm or asv):
+        return scorer, None
+    verifier = Verifier(bundle, cm, asv, fingerprint)
+    return verifier.scorer, verifier
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens, or a line that says why it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(2048)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(
+                f"cannot listen at {host}, port {port}: {reason}; is another service there? "
+                "Choose another --port"
+            ) from None
+        yield listener
+
+
+def _check_packages() -> None:
+    try:
+        import fastapi  # noqa: F401
+        import python_multipart  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"the service needs {error.name}, which cannot be imported; install it with: "
+            "pip install 'lightning-sasv[serve]'"
+        ) from None
+
+
+def _run(app: Any, listener: socket.socket, connections: int, grace: int) -> None:
+    """Serve until a signal; what was begun is ended, and the command has done its work."""
+    import uvicorn
+    from starlette.formparsers import MultiPartParser
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            with signals.left_to(self.handle_exit):
+                yield
+
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # the client is told
+    MultiPartParser.spool_max_size = 1 << 40  # no recording is ever written to a disk
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        limit_concurrency=connections,
+        timeout_graceful_shutdown=grace,
+        server_header=False,
+    )
+    Server(config).run(sockets=[listener])
+
+
+def _answer_lines(scorer: Scorer, verifier: Verifier | None, models: SpeakerModels) -> None:
+    """Answer each line of standard input with one; a bad line with an error, and go on."""
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        try:
+            said = _answer(_read_line(line), scorer, verifier, models)
+        except (InputError, ValueError, TypeError, AttributeError) as error:
+            said = {"error": " ".join(str(error).split())}
+        sys.stdout.write(json.dumps(finite(said)) + "\n")
+        sys.stdout.flush()
+
+
+def _read_line(line: str) -> Any:
+    try:
+        return json.loads(line, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise InputError(f"this line is no JSON ({error}); write an object, {{…}}") from None
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def _answer(
+    asked: Any, scorer: Scorer, verifier: Verifier | None, models: SpeakerModels
+) -> dict[str, Any]:
+    """The answer to one request; an ``id`` is given back."""
+    if not isinstance(asked, dict):
+        raise ValueError("a line must be an object, {…}")
+    named = {"id": asked.pop("id")} if "id" in asked else {}
+    if "probe" in asked:
+        if verifier is None:
+            raise InputError("this bundle takes scores, not audio")
+        files, name = asked.get("enrol"), asked.get("name")
+        files = [files] if isinstance(files, str) else files
+        if not isinstance(asked["probe"], str) or not (files or isinstance(name, str)):
+            raise InputError("give probe, and enrol or name")
+        about = verifier.front_ends["asv"]
+        model = verifier.enrol(files)[0] if files else models.read(str(name), about)
+        return named | verifier.verify(model, asked["probe"]).as_json()
+    if any(isinstance(value, bool | str) for value in asked.values()):
+        raise ValueError("scores are numbers")
+    pair = scorer.system.columns.is_pair
+    if pair and asked.keys() != {"asv", "cm"}:
+        raise InputError("give asv and cm")
+    said = scorer(asked["asv"], asked["cm"]) if pair else scorer(asked)
+    fields = ("decision", "score", "asv_llr", "cm_llr", "margin", "reason")
+    return named | {name: getattr(said, name) for name in fields}

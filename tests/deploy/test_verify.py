@@ -1,0 +1,354 @@
+"""From recordings to a decision: verify and enrol, and what can be wrong with recordings."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from torch.nn.functional import cosine_similarity
+
+from lightning_sasv.cli import main
+from lightning_sasv.deploy import Verifier, load
+from lightning_sasv.deploy.before_fusion import whole_way
+from lightning_sasv.errors import InputError
+from lightning_sasv.fitted import save_system
+from lightning_sasv.frontends import AASIST, ECAPA
+from lightning_sasv.frontends.audio import read_audio
+from lightning_sasv.frontends.base import describe
+from lightning_sasv.frontends.manifest import Manifest
+from lightning_sasv.frontends.recordings import read_recording
+from lightning_sasv.fusion import build_system
+from lightning_sasv.trials import Scores
+from tests.deploy.conftest import HEAD, Place
+from tests.deploy.recordings import write_checkpoint, write_voice
+from tests.helpers import failure_of
+
+Capture = pytest.CaptureFixture[str]
+
+
+def said_by(capture: Capture, *words: object) -> str:
+    capture.readouterr()
+    main([str(word) for word in words])
+    return capture.readouterr().out
+
+
+def expected(place: Place) -> tuple[float, float]:
+    """ASV and CM score of x, enrolled with a and b, by torch."""
+    sounds = [read_audio(place[name]) for name in "abx"]
+    a, b, x = ECAPA.from_checkpoint(place.asv).embed(sounds).double()
+    with torch.no_grad():
+        cm = HEAD.score(AASIST.from_checkpoint(place.cm).embed(sounds[2:]))
+    return float(cosine_similarity((a + b) / 2, x, dim=0)), float(cm)
+
+
+def test_a_probe_is_decided_as_by_torch(place: Place, capsys: Capture) -> None:
+    words = ["verify", "--bundle", place.bundle, "--enrol", place["a"], place["b"]]
+    found = json.loads(said_by(capsys, *words, "--probe", place["x"], "--json"))
+    asv, cm = expected(place)
+    assert found["asv_score"] == pytest.approx(asv, abs=1e-5)
+    assert found["cm_score"] == pytest.approx(cm, abs=1e-4)
+    verdict = load(place.bundle)(found["asv_score"], found["cm_score"])
+    assert found["decision"] == verdict.decision
+    for name in ("score", "asv_llr", "cm_llr", "margin", "reason"):
+        assert found[name] == getattr(verdict, name)
+    assert found["seconds"].keys() == {
+        *("reading", "ASV front end", "CM front end", "CM head and fusion"),
+    }
+    shown = said_by(capsys, *words, "--probe", place["x"])
+    assert shown.splitlines()[0] == verdict.decision
+    assert verdict.reason in shown
+    assert "margin" in shown
+    assert "ASV front end" in shown
+    assert "%" in shown
+
+
+def test_torch_front_ends_decide_alike_and_only_with_the_weights_recorded(
+    place: Place, shared: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = ["--cm", str(place.cm), "--asv", str(place.asv)]
+    out = str(tmp_path / "b")
+    main(["export", "--fitted", str(place.training), "--system", "L3t", "--out", out, *given])
+    assert not (tmp_path / "b" / "frontends").exists()
+    words = ["--bundle", out, "--enrol", place["a"], place["b"], "--probe", place["x"]]
+    found = json.loads(said_by(capsys, "verify", *words, *given, "--json"))
+    graph = Verifier(place.bundle)
+    model, notes, _ = graph.enrol([place["a"], place["b"]])
+    other = graph.verify(model, place["x"])
+    assert notes == []
+    assert found["asv_score"] == pytest.approx(other.asv_score, abs=1e-5)
+    assert found["cm_score"] == pytest.approx(other.cm_score, abs=1e-4)
+    wrong = ["--cm", shared / "data/weights/AASIST.pth", "--asv", place.asv]
+    message = failure_of(capsys, "verify", *words, *wrong)
+    assert "--cm" in message
+    assert "is not what was recorded" in message
+
+
+def test_with_graphs_nothing_but_numpy_onnxruntime_and_soundfile(place: Place) -> None:
+    code = (
+        "import sys\n"
+        "from lightning_sasv.deploy import Verifier\n"
+        f"verifier = Verifier({str(place.bundle)!r})\n"
+        f"model, _, _ = verifier.enrol([{str(place['a'])!r}])\n"
+        f"print(verifier.verify(model, {str(place['x'])!r}).decision)\n"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    decision, modules = done.stdout.splitlines()
+    assert decision in ("accept", "reject", "unsure")
+    found = set(modules.split())
+    assert {"numpy", "onnxruntime", "soundfile", "safetensors"} <= found
+    assert not found & {"torch", "scipy", "polars", "rich", "pytorch_lightning", "jsonargparse"}
+
+
+def test_speakers_are_kept_for_their_owner_alone_and_forgotten(
+    place: Place, tmp_path: Path, capsys: Capture
+) -> None:
+    models = tmp_path / "kept"
+    there = ["--speakers", models]
+    made = ["enrol", "--bundle", place.bundle, "--name", "anna", *there, place["a"], place["b"]]
+    before = os.umask(0)
+    try:
+        assert "readable by you alone" in said_by(capsys, *made)
+    finally:
+        os.umask(before)
+    file = models / "anna.safetensors"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(models.stat().st_mode) == 0o700
+    words = ["verify", "--bundle", place.bundle, "--probe", place["x"], "--json"]
+    kept = json.loads(said_by(capsys, *words, "--name", "anna", *there))
+    fresh = json.loads(said_by(capsys, *words, "--enrol", place["a"], place["b"]))
+    assert kept["asv_score"] == pytest.approx(fresh["asv_score"], abs=1e-6)
+    assert "a model of anna already" in failure_of(capsys, *made)
+    said_by(capsys, *made, "--overwrite")
+    unknown = failure_of(capsys, *words, "--name", "hanna", *there)
+    assert "nobody is enrolled as 'hanna'" in unknown
+    assert "did you mean anna?" in unknown
+    assert "no name of a speaker" in failure_of(capsys, *words, "--name", "../anna", *there)
+    assert "Removed" in said_by(capsys, "enrol", "--forget", "anna", *there)
+    assert not file.exists()
+    assert "nobody is enrolled" in failure_of(capsys, "enrol", "--forget", "anna", *there)
+
+
+def test_a_model_of_another_network_is_refused(
+    place: Place, tmp_path: Path, capsys: Capture
+) -> None:
+    from lightning_sasv.deploy.speakers import SpeakerModels
+
+    about = json.loads((place.bundle / "bundle.json").read_text())["front_ends"]["asv"]
+    models = SpeakerModels(tmp_path)
+    models.keep("otto", np.ones(24), about | {"weights_sha256": {"x": "0"}})
+    with pytest.raises(InputError, match="made by another network"):
+        models.read("otto", about)
+    (tmp_path / "max.safetensors").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="no speaker model"):
+        models.read("max", about)
+
+
+def test_a_list_of_probes(place: Place, tmp_path: Path, capsys: Capture) -> None:
+    broken = tmp_path / "broken.wav"
+    broken.write_text("no audio at all")
+    listed, out = tmp_path / "probes.txt", tmp_path / "out.csv"
+    listed.write_text(f"# probes\n{place['x']}\n\nbroken.wav\n{place['a']}\n")
+    words = ["verify", "--bundle", place.bundle, "--enrol", place["a"], "--list", listed]
+    shown = said_by(capsys, *words, "--out", out)
+    assert "3 probes" in shown
+    assert "1 failed" in shown
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["probe"] for row in rows] == [str(place["x"]), str(broken), str(place["a"])]
+    assert rows[1]["decision"] == "failed"
+    assert "cannot be read as audio" in rows[1]["reason"]
+    assert float(rows[2]["asv_score"]) == pytest.approx(1, abs=1e-6)
+    assert "holds something already" in failure_of(capsys, *words, "--out", out)
+    listed.write_text(f"{place['x']}\n")
+    unnamed = [word for word in words if word not in ("--enrol", place["a"])]
+    message = failure_of(capsys, *unnamed, "--out", tmp_path / "new.csv")
+    assert "line 1" in message
+    assert "names no speaker" in message
+    main(
+        [str(w) for w in ("enrol", "--bundle", place.bundle, "--name", "anna", place["a"])]
+        + ["--speakers", str(tmp_path / "kept")]
+    )
+    listed.write_text(f"anna {place['x']}\nnobody {place['x']}\n")
+    named = [*unnamed, "--speakers", tmp_path / "kept", "--out", tmp_path / "new.csv", "--json"]
+    lines = [json.loads(line) for line in said_by(capsys, *named).splitlines()]
+    assert [line["decision"] == "failed" for line in lines] == [False, True]
+    assert "nobody is enrolled" in lines[1]["reason"]
+
+
+def bad_recordings(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Recordings that cannot be decided on, and what is said of each."""
+
+    def sound(name: str, samples: np.ndarray, rate: int = 16_000) -> Path:
+        soundfile.write(folder / name, samples, rate)
+        return folder / name
+
+    text, empty = folder / "text.wav", folder / "empty.flac"
+    text.write_text("this is no audio\n" * 100)
+    empty.write_bytes(b"")
+    whole = write_voice(folder / "whole.flac", seconds=3.0).read_bytes()
+    (folder / "cut.flac").write_bytes(whole[: len(whole) // 2])
+    hours = folder / "hours.flac"
+    with soundfile.SoundFile(hours, "w", 16_000, 1) as file:
+        for _ in range(180):
+            file.write(np.zeros(16_000 * 60, np.float32))
+    assert hours.stat().st_size < 1_000_000
+    return {
+        "text": (text, "cannot be read as audio"),
+        "empty": (empty, "cannot be read as audio"),
+        "cut": (folder / "cut.flac", "cut short"),
+        "short": (sound("short.wav", 0.1 * np.ones(3_200)), "0.20 s of audio are too little"),
+        "silence": (sound("silence.wav", np.zeros(32_000)), "nothing but silence"),
+        "rate": (sound("rate.wav", 0.1 * np.ones(4_000), 100), "its header says 100 samples"),
+        "hours": (hours, "180 minutes of audio are too much"),
+        "missing": (folder / "missing.wav", "no such file"),
+    }
+
+
+def test_each_bad_recording_is_named(place: Place, tmp_path: Path, capsys: Capture) -> None:
+    verifier = Verifier(place.bundle)
+    model, _, _ = verifier.enrol([place["a"]])
+    for name, (path, message) in bad_recordings(tmp_path).items():
+        with pytest.raises(InputError, match=message) as error:
+            verifier.verify(model, path)
+        assert path.name in str(error.value), name
+        assert "object at 0x" not in str(error.value)
+        if path.is_file() and name != "missing":
+            with pytest.raises(InputError, match=message):
+                read_recording(path.read_bytes(), 16_000, None, name)
+    words = ["verify", "--bundle", place.bundle, "--enrol", place["a"], "--probe"]
+    assert "nothing but silence" in failure_of(capsys, *words, tmp_path / "silence.wav")
+
+
+def test_another_rate_is_resampled_and_said(place: Place, tmp_path: Path) -> None:
+    slow = write_voice(tmp_path / "slow.wav", 2, rate=8_000)
+    verifier = Verifier(place.bundle)
+    model, _, _ = verifier.enrol([place["a"]])
+    found = verifier.verify(model, slow)
+    assert found.notes == (
+        f"{slow}: resampled from 8000 Hz, the networks were measured at 16000 Hz",
+    )
+    assert found.notes[0] in found.lines()
+
+
+def test_a_lying_header_does_not_fill_the_memory(tmp_path: Path) -> None:
+    """At most the limit and one frame more is read, whatever the header says."""
+    path = write_voice(tmp_path / "x.flac", seconds=2.0)
+    read = read_recording(path, 16_000, 16_000)
+    assert read.waveform.shape == (16_000,)
+    assert read.seconds == 2.0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--probe x.flac", "whose voice?"),
+        ("--enrol a.flac", "give one recording with --probe"),
+        ("--enrol a.flac --name anna --probe x.flac", "not both"),
+        ("--enrol a.flac --probe x.flac --list y.txt", "give one recording with --probe"),
+    ],
+)
+def test_what_was_meant_is_asked(place: Place, words: str, says: str, capsys: Capture) -> None:
+    assert says in failure_of(capsys, "verify", "--bundle", place.bundle, *words.split())
+
+
+def test_an_altered_bundle_is_refused(place: Place, tmp_path: Path, capsys: Capture) -> None:
+    bundle = tmp_path / "b"
+    words = ["verify", "--bundle", bundle, "--enrol", place["a"], "--probe", place["x"]]
+    for part in ("frontends/cm.onnx", "frontends/asv_features.safetensors", "head.safetensors"):
+        shutil.copytree(place.bundle, bundle)
+        content = bytearray((bundle / part).read_bytes())
+        content[len(content) // 2] ^= 1
+        (bundle / part).write_bytes(bytes(content))
+        assert "altered or damaged" in failure_of(capsys, *words)
+        (bundle / part).unlink()
+        assert "missing" in failure_of(capsys, *words)
+        shutil.rmtree(bundle)
+
+
+def test_bundles_without_the_way_say_what_they_lack(
+    place: Place, tmp_path: Path, capsys: Capture
+) -> None:
+    scores = tmp_path / "scores"
+    shutil.copytree(place.training, scores, ignore=shutil.ignore_patterns("checkpoints"))
+    export = ["export", "--fitted", scores, "--system", "L3t", "--out", tmp_path / "b"]
+    assert "needs the CM head" in failure_of(capsys, *export, "--with-front-ends")
+    main([str(word) for word in export])
+    words = ["verify", "--bundle", tmp_path / "b", "--enrol", place["a"], "--probe", place["x"]]
+    assert "it holds no CM head; export the folder of a training" in failure_of(capsys, *words)
+    torch.save({"nothing": 1}, scores / "best.ckpt")
+    (scores / "checkpoints").mkdir()
+    (scores / "best.ckpt").rename(scores / "checkpoints" / "best.ckpt")
+    assert "no checkpoint of a training" in failure_of(capsys, *export, "--overwrite")
+
+
+def test_a_network_of_both_embeddings_is_no_part_of_a_bundle_which_says_so(
+    place: Place, dev: Scores, tmp_path: Path, capsys: Capture
+) -> None:
+    training = tmp_path / "training"
+    shutil.copytree(place.training, training)
+    joint = build_system("F3").fit(dev.asv, dev.cm, dev.label)
+    save_system(training / "fitted" / "F3.safetensors", joint, {})
+    export = ["export", "--fitted", training, "--system", "F3", "--out", tmp_path / "b"]
+    message = failure_of(capsys, *export, "--with-front-ends")
+    assert "the network of F3 sees both embeddings" in message
+    assert "without --with-front-ends it takes the scores of that network" in message
+    main([str(word) for word in export])
+    assert "the network is not part of it" in capsys.readouterr().out
+    words = ["verify", "--bundle", tmp_path / "b", "--enrol", place["a"], "--probe", place["x"]]
+    assert "export a system of a pair of scores (M3d)" in failure_of(capsys, *words)
+
+
+def test_the_export_says_what_the_bundle_holds(place: Place) -> None:
+    about = json.loads((place.bundle / "bundle.json").read_text())
+    assert about["front_ends"]["cm"]["runtime"] == "onnx"
+    assert about["front_ends"]["asv"]["licence"]
+    assert about["head"]["checkpoint"]["file"] == "best.ckpt"
+    sums = json.loads((place.bundle / "checksums.json").read_text())
+    files = {p.relative_to(place.bundle).as_posix() for p in place.bundle.rglob("*") if p.is_file()}
+    assert sums.keys() == files - {"checksums.json"}
+
+
+def test_the_networks_of_the_embeddings_are_recorded_and_held_to(
+    place: Place, shared: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """A training on extracted embeddings names their manifest: no weights need to be given."""
+    training, root = tmp_path / "training", tmp_path / "embeddings"
+    shutil.copytree(place.training, training)
+    (training / "config.yaml").write_text(f"data: {{root: {root}}}\n")
+    networks = {"cm": AASIST.from_checkpoint(place.cm), "asv": ECAPA.from_checkpoint(place.asv)}
+    for kind, network in networks.items():
+        Manifest(root).add_store(f"{kind}_embd_dev", front_end=describe(network))
+    export = ["export", "--fitted", training, "--system", "L3t", "--out", tmp_path / "b"]
+    main([str(word) for word in export])
+    about = json.loads((tmp_path / "b" / "bundle.json").read_text())["front_ends"]
+    for kind, network in networks.items():
+        assert about[kind] == {**describe(network), "runtime": "torch"}
+    wrong = ["--cm", shared / "data/weights/AASIST.pth", "--asv", place.asv]
+    message = failure_of(capsys, *export, *wrong, "--with-front-ends", "--overwrite")
+    assert "is not what was recorded" in message
+
+
+def test_a_system_with_a_network_of_its_own_gets_no_head_of_another(
+    place: Place, tmp_path: Path
+) -> None:
+    training = tmp_path / "training"
+    shutil.copytree(place.training, training)
+    found = whole_way(training, "L3t", None, None, False, own_network=True)
+    assert found.head is None
+    write_checkpoint(tmp_path / "other", HEAD)
+    own = tmp_path / "other" / "checkpoints" / "best.ckpt"
+    own.rename(training / "checkpoints" / "best_L3t.ckpt")
+    found = whole_way(training, "L3t", None, None, False, own_network=True)
+    assert found.head is not None
+    assert found.origin["file"] == "best_L3t.ckpt"
