@@ -16,7 +16,7 @@ HEAD = """\
 # --require-hashes. Written by `make hashes` from constraints.txt; torch is pinned there alone,
 # because its CPU and CUDA builds share a version and differ in their hashes.
 """
-WANTED = (".[audio,report,dev]", "hatchling", "editables")
+WANTED = (".[audio,report,onnx,serve,docs,dev]", "hatchling", "editables")
 
 
 def main() -> None:

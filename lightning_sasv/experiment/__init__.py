@@ -12,6 +12,7 @@ from math import ceil, comb
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from lightning_sasv.console import print_notes
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.launch import LauncherOptions, Setting
 from lightning_sasv.experiment.recipe import Recipe, make_corpus, parse_seeds
@@ -46,6 +47,9 @@ class CorpusSettings:
             asv_x=FILE,cm_y=FILE for each), which systems fuse beside the table's own pair.
         corpus: Whose lists ``root`` has: sasv2022, asvspoof5, spoofceleb, manifest, or a YAML file
             (docs/corpora.md); by default the corpus whose lists are there.
+        dev_corpus: Another corpus whose dev trials systems are fitted on: its folder, or
+            NAME=FOLDER, or a name where it is below ``root``.
+        eval_corpus: Another corpus whose eval trials are evaluated, the same.
     """
 
     root: str | None = None
@@ -58,6 +62,8 @@ class CorpusSettings:
     score_batch_size: int = 1024
     more_scores: dict[str, str] | None = None
     corpus: str | None = None
+    dev_corpus: str | None = None
+    eval_corpus: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,12 @@ class ModelSettings:
             their class.
         monitor: What the best epoch is chosen by: val/cm_eer, or val/sasv_eer or val/a_dcf of
             networks that are one system's own; by default what fits the objective.
+        head: cm, or one that sees both embeddings, concat or film: then its systems are E2, E3, F2
+            or F3. These train networks of their own (`lightning configs F3`), in which settings
+            that are not the defaults take the place of theirs.
+        dropout: Share of the hidden units that are left out of a training step.
+        asv_dim: Size of the ASV embedding, for such a head; by default that of the corpus.
+        lr_decay: The learning rate of a step is lr / (1 + lr_decay · steps before it).
     """
 
     in_dim: int | None = None
@@ -90,6 +102,10 @@ class ModelSettings:
     class_weights: tuple[float, float] | tuple[float, float, float] | None = None
     fusion: dict[str, Setting | None] | None = None
     monitor: str | None = None
+    head: str = "cm"
+    dropout: float = 0.0
+    asv_dim: int | None = None
+    lr_decay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +135,7 @@ class TableResults(NamedTuple):
     Attributes:
         folder: Where.
         rows: A ``report.table1.Row`` for each system.
-        remarks: What its reader must know.
+        remarks: What its reader must know; of a check, what was checked.
         checks: Whether they come out in the paper's order (``report.table1.Check``), on a whole
             run on the twin.
         warnings: What makes fits doubtful.
@@ -150,6 +166,7 @@ def table(
     launcher: Launcher = "here",
     seeds_per_job: int = 3,
     launcher_options: LauncherOptions | None = None,
+    check: bool = False,
 ) -> TableResults:
     """Table 1 of the paper: train the networks of each seed, fit and evaluate every system.
 
@@ -161,8 +178,8 @@ def table(
 
     Args:
         seeds: Training seeds, as 1986-1991 or 1986,1988.
-        systems: Systems: paper (the eight of the paper), ours, all, or a list as B1,L3c,L3t, with
-            YAML files of systems of your own among them.
+        systems: Systems: paper (the eight of the paper), ours, all (both), joint (E2, E3, F2, F3),
+            or a list as B1,L3c,F3, with YAML files of systems of your own among them.
         data: The corpus.
         model: The CM head and the fusion.
         trainer: The Trainer.
@@ -186,13 +203,15 @@ def table(
         launcher_options: Parameters for submitit, e.g. {slurm_partition: gpu, timeout_min: 60};
             those that give commands, as {slurm_setup: [module load cuda]}, are taken from the
             command line alone, or from a trusted file.
+        check: Check settings, systems and data, say what was checked, and stop: nothing is written.
     """
     from lightning_sasv.systems import own_systems, read_systems
 
     folder, wanted, numbers = Path(out), read_systems(systems), parse_seeds(seeds)
     replicates = _replicates(replicates, len(wanted))  # a mistake before anything is trained
-    settings = asdict(model) | ({"objective": "cm"} if one_network else {})
-    recipe = Recipe(settings, asdict(data), asdict(trainer), threads)
+    recipe = Recipe(_settings(model, one_network), asdict(data), asdict(trainer), threads)
+    if check:
+        return _checked(recipe, _usable(recipe, wanted), numbers, folder, overwrite)
     files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
     with lock(folder), Workers(make_corpus, recipe) as workers:
         check_folder(folder, TABLE, overwrite)
@@ -202,6 +221,7 @@ def table(
         from lightning_sasv.experiment.launch import launch
         from lightning_sasv.experiment.run import Job, failures
 
+        wanted = _usable(recipe, wanted)
         chosen = (tuple(numbers), tuple(wanted), folder, replicates, seeds_per_job)
         job = Job(recipe, *chosen, own=own_systems(wanted))
         launch(job, launcher, processes, launcher_options, overwrite, workers)
@@ -216,10 +236,43 @@ def table(
         link_scores(folder, numbers)
         draws = [draw_seed(file.parent, names, replicates) for file in files] if replicates else []
         shown = write_table(folder, found, names, draws, paper, failure_lines(failed))
-    of = of_in(found[0][names[0]], "eval")
-    whole = of["corpus"] == TWIN and data.scale == 1 and trainer.max_epochs >= 10
+    whole = (
+        of_in(found[0][names[0]], "eval")["corpus"] == TWIN
+        and data.scale == 1
+        and trainer.max_epochs >= 10
+    )
     told = order_checks(shown.rows) if whole else [], shown.warnings, shown.pairs
     return TableResults(folder, shown.rows, shown.remarks, *told)
+
+
+def _checked(
+    recipe: Recipe, systems: dict[str, Any], seeds: Sequence[int], folder: Path, overwrite: bool
+) -> TableResults:
+    """What was checked of a table that is not made."""
+    check_folder(folder, TABLE, overwrite)
+    from lightning_sasv.experiment.run import Job, examine
+    from lightning_sasv.systems import own_systems
+
+    job = Job(recipe, tuple(seeds), tuple(systems), folder, own=own_systems(systems))
+    corpus, _ = examine(job)
+    said = [
+        f"settings of table; systems {', '.join(systems)}; seeds: {len(seeds)}",
+        f"networks: {', '.join(recipe.networks(list(systems)))}",
+        f"corpus {corpus.name}: {corpus.sizes}",
+    ]
+    return TableResults(folder, [], said, [])
+
+
+def _settings(model: ModelSettings, one_network: bool) -> dict[str, Any]:
+    """Settings of the networks; one for all is trained for the CM label."""
+    return asdict(model) | ({"objective": "cm"} if one_network else {})
+
+
+def _usable(recipe: Recipe, systems: dict[str, Any]) -> dict[str, Any]:
+    """The systems that the head has scores for; the others are named."""
+    found, left_out = recipe.usable(systems)
+    print_notes(left_out)
+    return found
 
 
 def _replicates(wanted: int, systems: int) -> int:

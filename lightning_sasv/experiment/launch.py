@@ -7,19 +7,33 @@ commands, and nothing that could be taken for one.
 
 from __future__ import annotations
 
+import io
+import re
 import secrets
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.program import call_as, program, safe_path
+from lightning_sasv.experiment import slurm
+from lightning_sasv.experiment.resources import (
+    MINUTES,
+    check_alone,
+    for_slurm,
+    given,
+    job_name,
+    memory,
+)
+from lightning_sasv.experiment.submitted import MOST_TIMES, Submitted
+from lightning_sasv.experiment.waiting import Waited, wait_local, wait_slurm
+from lightning_sasv.program import program, safe_path
 from lightning_sasv.signals import held
 from lightning_sasv.terminal import clean
 
@@ -81,45 +95,96 @@ def launch(
     if launcher == "here":
         return run_job(job, overwrite, processes, workers)
     folder = _fresh(job.out / "jobs")
-    executor = _executor(launcher, folder, options or {})
-    _, key, missing = begin(job, overwrite)  # a mistake is reported before anything is submitted
-    parts = [replace(part, progress=False) for part in split_job(job)]
-    wanted = [part for part in parts if set(part.seeds) & set(missing)]
-    submitted: list[Any] = []
-    with _cancelling(submitted), safe_path():
-        for part in wanted:
-            with held():  # until it is known whom to cancel
-                submitted.append(_submit(executor, part, launcher))
-        _wait(submitted, folder)
+    executor = _executor(launcher, folder, options or {}, job.recipe.threads)
+    with _leaving_nothing(job.out):
+        _, key, missing = begin(job, overwrite)  # a mistake is reported before any submission
+        parts = [replace(part, progress=False) for part in split_job(job)]
+        wanted = [part for part in parts if set(part.seeds) & set(missing)]
+        _run(executor, launcher, wanted, folder, options or {})
     return key
 
 
+def _run(
+    executor: Any, launcher: str, parts: Sequence[Job], folder: Path, options: LauncherOptions
+) -> None:
+    """Submit jobs and wait for them."""
+    if launcher == "slurm" and parts:
+        executor.update_parameters(**memory(options))
+    named = given(options, "name", "job_name") is not None
+    jobs: list[Waited] = []
+    with _cancelling(jobs, launcher), safe_path():
+        for part in parts:
+            name = {} if named else {"name": job_name(part.out, part.seeds)}
+            executor.update_parameters(**name)
+            with held():  # until it is known whom to cancel
+                jobs.append(Waited(_submit(executor, part, launcher), part.seeds))
+            jobs[-1].tell("submitted")
+        _wait(jobs, launcher, folder)
+
+
 @contextmanager
-def _cancelling(submitted: Sequence[Any]) -> Iterator[None]:
+def _leaving_nothing(out: Path) -> Iterator[None]:
+    """Where no job was submitted, leave the folder as it was."""
+    before = set(out.iterdir()) if out.is_dir() else set()
+    try:
+        yield
+    except _SubmitError as error:
+        for path in set() if error.running else set(out.iterdir()) - before:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        raise
+
+
+@contextmanager
+def _cancelling(jobs: Sequence[Waited], launcher: str) -> Iterator[None]:
     """Cancel what was submitted when the waiting is broken off, or the rest cannot be submitted."""
     try:
         yield
-    except (KeyboardInterrupt, _SubmitError) as error:
-        for one in submitted:
-            one.cancel()
+    except BaseException as error:
+        left = [one for one in jobs if not one.done]
+        said = _cancel(left, launcher) if left else ""
+        if isinstance(error, KeyboardInterrupt):
+            kept = "what is finished is kept: the same command goes on"
+            raise KeyboardInterrupt(f"{said}, {kept}" if said else kept) from None
         if isinstance(error, _SubmitError):
-            raise
-        raise KeyboardInterrupt(
-            "the submitted jobs were cancelled, what is finished is kept: the same command goes on"
-        ) from None
+            error.running = bool(jobs)
+            error.args = ("; ".join(filter(None, (str(error), said))),)
+        raise
+
+
+def _cancel(jobs: Sequence[Waited], launcher: str) -> str:
+    """Cancel jobs; what to say of it."""
+    numbers = [one.number for one in jobs]
+    if launcher != "slurm":
+        for one in jobs:
+            one.job.cancel(check=False)
+    elif not slurm.cancel(numbers):
+        return f"the submitted jobs could not be cancelled: scancel {' '.join(numbers)}"
+    return f"the submitted jobs were cancelled ({', '.join(numbers)})"
 
 
 class _SubmitError(RunError):
     """The cluster does not take a job."""
 
+    running = False
+    """Whether others were submitted before it."""
+
 
 def _submit(executor: Any, job: Job, launcher: str) -> Any:
     from lightning_sasv.experiment.run import run_job
 
+    said = replace(program(), wait=True)  # for a job before it, which needs a moment to end
     try:
-        return executor.submit(call_as, program(), run_job, job)
+        with redirect_stderr(io.StringIO()):  # where submitit repeats what the error says
+            return executor.submit(Submitted(said, run_job, job))
     except Exception as error:  # whatever the cluster has against it
-        raise _SubmitError(f"--launcher {launcher}: cannot submit: {_last_line(error)}") from None
+        raise _SubmitError(f"--launcher {launcher}: cannot submit: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """What the cluster has against a job, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = (re.sub(r"^sbatch: (error: )?|Batch job submission failed: ", "", one) for one in lines)
+    return "; ".join(dict.fromkeys(ours)) or type(error).__name__
 
 
 def _fresh(folder: Path) -> Path:
@@ -127,9 +192,10 @@ def _fresh(folder: Path) -> Path:
     return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
-def _executor(launcher: str, folder: Path, options: LauncherOptions) -> Any:
+def _executor(launcher: str, folder: Path, options: LauncherOptions, threads: int = 1) -> Any:
     """The executor of submitit; its jobs import nothing from the current folder."""
     check_options(options, folder)
+    check_alone(options)
     try:
         import submitit
     except ImportError:
@@ -137,42 +203,45 @@ def _executor(launcher: str, folder: Path, options: LauncherOptions) -> Any:
             f"--launcher {launcher} needs submitit: pip install 'lightning-sasv[slurm]'"
         ) from None
     try:
-        safe = {f"{launcher}_python": f"{shlex.quote(sys.executable)} -P"}
+        safe = {
+            f"{launcher}_python": f"{shlex.quote(sys.executable)} -P",
+            "slurm_max_num_timeout": MOST_TIMES,
+        }
         made = safe | {name: value for name, value in options.items() if name in safe}
         executor = submitit.AutoExecutor(folder=folder, cluster=launcher, **made)
         rest = {name: value for name, value in options.items() if name not in safe}
-        executor.update_parameters(**{"timeout_min": 120, **rest})
+        executor.update_parameters(**rest)  # a wrong one is found before SLURM is asked
+        asked = for_slurm(options, threads) if launcher == "slurm" else {"timeout_min": MINUTES}
+        executor.update_parameters(**asked | rest)
     except RuntimeError as error:
-        raise InputError(f"--launcher {launcher}: {_last_line(error)}") from None
+        raise InputError(f"--launcher {launcher}: {_reason(error)}") from None
     except (NameError, TypeError, ValueError, AssertionError) as error:
+        if isinstance(error, InputError):
+            raise
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"--launcher_options: {reason}") from None
+    if launcher == "slurm":
+        _settle(executor.parameters)
     return executor
 
 
-def _last_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+def _settle(parameters: dict[str, Any]) -> None:
+    """Jobs may be requeued, and have no workload key, which not every cluster knows."""
+    parameters["wckey"] = parameters.get("wckey")  # submitit has one where nothing is said
+    more = parameters.get("additional_parameters") or {}
+    if not {"no-requeue", "no_requeue"} & set(more):
+        parameters["additional_parameters"] = {"requeue": True, **more}
 
 
-def _cause(error: Exception) -> str:
-    """What ended a job: the last line of its traceback, which submitit puts between two rules."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    rules = [place for place, line in enumerate(lines) if set(line) == {"-"}]
-    return lines[rules[-1] - 1] if rules and rules[-1] else _last_line(error)
-
-
-def _wait(submitted: Sequence[Any], logs: Path) -> None:
+def _wait(jobs: Sequence[Waited], launcher: str, logs: Path) -> None:
     """Wait for every submitted job; when some failed, say so once the others have ended."""
-    failures = []
-    for one in submitted:
-        try:
-            one.result()
-        except Exception as error:  # of any kind: it was raised in another process
-            failures.append(f"job {one.job_id}: {_cause(error)}")
-    if failures:
+    (wait_slurm if launcher == "slurm" else wait_local)(jobs)
+    failed = [one for one in jobs if one.failure]
+    if failed:
         raise RunError(
-            f"{len(failures)} of {len(submitted)} submitted jobs failed ({failures[0]}); see their "
-            f"logs in {logs}; what is finished is kept: the same command goes on"
+            f"{len(failed)} of {len(jobs)} submitted jobs failed ({failed[0]}: "
+            f"{failed[0].failure}); see their logs in {logs}; what is finished is kept: the same "
+            "command goes on"
         )
 
 

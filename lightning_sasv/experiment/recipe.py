@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json
+from lightning_sasv.plain import settings_of
 
 if TYPE_CHECKING:
     from lightning_sasv.data.corpus import Corpus
@@ -66,16 +67,58 @@ class Recipe:
             networks: Networks of each of them.
         """
         from lightning_sasv.models import SASVModule
+        from lightning_sasv.models.heads import RECIPES
         from lightning_sasv.models.networks import Networks
 
+        first = networks[0]
+        if first in RECIPES:
+            return SASVModule(**self.joint(first), systems=(first,), seeds=tuple(seeds))
         if list(networks) != [SHARED]:
             return Networks(networks, tuple(seeds), **self.model)
         return SASVModule(**self.model, systems=(), seeds=tuple(seeds))
 
+    def joint(self, system: str) -> dict[str, Any]:
+        """Settings of the network of a joint system: its own, but for what is set otherwise.
+
+        Class weights are taken over if they are three.
+        """
+        from lightning_sasv.models import SASVModule
+        from lightning_sasv.models.heads import RECIPES
+
+        usual, recipe = settings_of(SASVModule), RECIPES[system]
+        told = {name: one for name, one in self.model.items() if one != usual[name].default}
+        for name in {"head", "objective"} & told.keys():
+            del told[name]
+        if len(told.get("class_weights", ())) == 2:
+            del told["class_weights"]
+        return {**self.model, **recipe, **told}
+
+    def usable(self, systems: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """The systems that the head has scores for, and what is to be said of the others."""
+        from lightning_sasv.models.heads import RECIPES
+
+        head = self.model.get("head", "cm")
+        if head == "cm":
+            return dict(systems), []
+        known = [name for name, recipe in RECIPES.items() if recipe["head"] == head]
+        kept = {name: own for name, own in systems.items() if name in known}
+        left = ", ".join(name for name in systems if name not in kept)
+        if not known:
+            raise InputError(f"--model.head: a table takes cm, concat or film, not {head}")
+        if not kept:
+            raise InputError(
+                f"--systems: {left} cannot use the scores of the head {head}; its systems are "
+                f"{', '.join(known)}"
+            )
+        return kept, [f"left out: {left}; the head {head} gives scores of its own"] if left else []
+
     def network_of(self, system: str) -> str:
         """The network of a system: its own name where it has one, else the shared one."""
+        from lightning_sasv.models.heads import RECIPES
         from lightning_sasv.models.objectives import rule_of
 
+        if system in RECIPES:
+            return system
         own = self.model.get("objective", "auto") in ("auto", "fused")
         return system if own and rule_of(system) is not None else SHARED
 
@@ -83,6 +126,19 @@ class Recipe:
         """The networks that systems need, the shared one first."""
         found = dict.fromkeys(self.network_of(name) for name in systems)
         return sorted(found, key=lambda name: name != SHARED)
+
+    @staticmethod
+    def together(networks: Sequence[str]) -> list[list[str]]:
+        """Networks in parts that are trained as one stacked model each: all are alike in shape.
+
+        The shared one is by itself, for what stands beside a head in memory shows in its last bits.
+        """
+        from lightning_sasv.models.heads import RECIPES
+
+        shared = [name for name in networks if name == SHARED]
+        joint = [[name] for name in networks if name in RECIPES]
+        own = [name for name in networks if name != SHARED and name not in RECIPES]
+        return [part for part in (shared, own, *joint) if part]
 
     def datamodule(self, seeds: Sequence[int] = (), corpus: Corpus | None = None) -> SASVDataModule:
         """The data module, with a corpus that was made before, if there is one."""
@@ -102,12 +158,14 @@ class Recipe:
         """
         import torch
 
+        from lightning_sasv.models import SASVModule
         from lightning_sasv.models.objectives import CMObjective
 
         data = {"threads": self.threads, "corpus": corpus.name, "data": corpus.fingerprint}
         model = {**self.model, "in_dim": corpus.train.cm.dim}
-        if model.get("monitor") is None:
-            model.pop("monitor", None)
+        for name in ("monitor", "head", "dropout", "asv_dim", "lr_decay"):  # as before these
+            if name in model and model[name] == settings_of(SASVModule)[name].default:
+                del model[name]
         if model.get("objective", "auto") in ("auto", "cm"):  # as when there was no other
             model.pop("objective", None)
             model["class_weights"] = model.get("class_weights") or CMObjective.default_weights

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from pytorch_lightning.callbacks import RichProgressBar
@@ -20,7 +21,6 @@ from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import RunError
 from lightning_sasv.experiment.recipe import (
-    SHARED,
     Group,
     Recipe,
     check_recipe,
@@ -31,7 +31,7 @@ from lightning_sasv.experiment.seed_folder import SeedFolder, failures, fill
 from lightning_sasv.experiment.trainer import device_settings, make_trainer
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import ensure_directory, write_text
-from lightning_sasv.fusion import SYSTEMS, FusionSettings, build_system
+from lightning_sasv.fusion import KNOWN, FusionSettings, build_system
 from lightning_sasv.locks import lock
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import restoring
@@ -83,14 +83,7 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     for place in [job.out, *places]:
         if place == job.out or place.is_dir():
             ensure_directory(place)
-    quiet()
-    networks = job.recipe.networks(job.systems)
-    module, used = job.recipe.module(job.seeds[:1], networks), device_settings(job.recipe)
-    for name in job.systems:
-        build_system(name, job.own.get(name), **(job.recipe.model.get("fusion") or {}))
-    corpus = make_corpus(job.recipe)
-    corpus.check()
-    module.check(corpus, training=True)
+    corpus, used = examine(job)
     if overwrite:
         results.clear_seeds(job.out)
     key = check_recipe(job.out, job.recipe.content(corpus, used))
@@ -100,10 +93,25 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     return corpus, key, [seed for seed, one in folders.items() if one.missing(job.systems)]
 
 
+def examine(job: Job) -> tuple[Corpus, dict[str, Any]]:
+    """Find every mistake in settings and data; the corpus, and what the devices are set to."""
+    quiet()
+    parts = job.recipe.together(job.recipe.networks(job.systems))
+    modules = [job.recipe.module(job.seeds[:1], part) for part in parts]
+    used = device_settings(job.recipe)
+    for name in job.systems:
+        build_system(name, job.own.get(name), **(job.recipe.model.get("fusion") or {}))
+    corpus = make_corpus(job.recipe)
+    corpus.check()
+    for module in modules:
+        module.check(corpus, training=True)
+    return corpus, used
+
+
 def seed_folder(job: Job, seed: int, key: str, corpus: Corpus) -> SeedFolder:
     """The folder of a seed; it knows which systems have networks of their own."""
     own = [name for name in job.systems if job.recipe.network_of(name) == name]
-    marks = dict.fromkeys(own, corpus.train.asv_fingerprint)
+    marks = dict.fromkeys(own, corpus.train.asv_fingerprint) if own else {}  # others need no ASV
     return SeedFolder(job.out / f"seed{seed}", key, job.own, marks)
 
 
@@ -154,9 +162,7 @@ def _groups(job: Job, key: str, missing: Sequence[int], corpus: Corpus) -> list[
         seeds = left[place : place + job.stack]
         wanted = set[str]().union(*(lacking[seed] for seed in seeds))
         networks = [name for name in job.recipe.networks(job.systems) if name in wanted]
-        own = [name for name in networks if name != SHARED]
-        # by itself, for what stands beside a head in memory shows in its last bits
-        groups += [Group(seeds, part) for part in ([SHARED] * (SHARED in wanted), own) if part]
+        groups += [Group(seeds, part) for part in job.recipe.together(networks)]
     return _by_seeds(groups)
 
 
@@ -256,7 +262,7 @@ def _fill_from(
     if missing:
         target = target.with_earlier(job.systems)
         wanted = {*target.metrics(), *job.systems}
-        known = [name for name in dict.fromkeys([*SYSTEMS, *target.own]) if name in wanted]
+        known = [name for name in dict.fromkeys([*KNOWN, *target.own]) if name in wanted]
         names = [name for name in known if recipe.network_of(name) == network]
         own = {name: target.own[name] for name in names if name in target.own}
         head = module.alone(copy, names, own)

@@ -18,7 +18,7 @@ from lightning_sasv.experiment.recipe import damaged, digest, read_noted
 from lightning_sasv.experiment.trainer import make_trainer
 from lightning_sasv.files import write_json
 from lightning_sasv.fitted import read_fitted
-from lightning_sasv.fusion import SYSTEMS, FusionSettings, build_system
+from lightning_sasv.fusion import KNOWN, FusionSettings, build_system
 from lightning_sasv.fusion.doubts import reason_of
 from lightning_sasv.fusion.zoo import check_some_left
 from lightning_sasv.metrics_file import Metrics
@@ -108,7 +108,7 @@ class SeedFolder:
 
     def with_earlier(self, systems: Sequence[str]) -> SeedFolder:
         """The same, with the settings of systems of others that an earlier command fitted here."""
-        names = [name for name in self.metrics() if name not in (*SYSTEMS, *systems)]
+        names = [name for name in self.metrics() if name not in (*KNOWN, *systems)]
         earlier = {name: read_fitted(results.fitted_file(self.path, name)).config for name in names}
         return replace(self, own={**self.own, **cast("Mapping[str, FusionSettings]", earlier)})
 

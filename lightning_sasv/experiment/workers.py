@@ -20,7 +20,7 @@ from typing import Any
 
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import cores
-from lightning_sasv.program import Program, program, safe_path, using
+from lightning_sasv.program import Program, collect_rarely, program, safe_path, using
 from lightning_sasv.signals import ALL, PATIENCE, Stopped, add_helper, held, ignore_signals
 
 MOST = 4
@@ -149,6 +149,7 @@ def _child(
     end: Connection, said: Program, prepare: Callable[..., Any], first: tuple[Any, ...]
 ) -> None:
     """Do in another process what comes through the pipe, as the options of the program say."""
+    collect_rarely()
     ignore_signals()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with using(said):

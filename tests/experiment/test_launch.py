@@ -13,6 +13,7 @@ from lightning_sasv.experiment import launch as launch_module
 from lightning_sasv.experiment import run as run_module
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
+from lightning_sasv.experiment.waiting import Waited
 from tests.helpers import failure_of, metrics_in
 
 SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "40", "--systems", "B1,L3c"]
@@ -89,20 +90,21 @@ class Interrupted:
     def result(self) -> None:
         raise KeyboardInterrupt
 
-    def cancel(self) -> None:
+    def cancel(self, check: bool = True) -> None:
         self.cancelled = True
 
 
 def test_an_interrupt_cancels_the_submitted_jobs(tmp_path: Path) -> None:
-    jobs = [Interrupted(), Interrupted()]
-    waiting = launch_module._cancelling(jobs)
+    jobs = [Waited(Interrupted(), (1,)), Waited(Interrupted(), (2,))]
+    waiting = launch_module._cancelling(jobs, "local")
     with pytest.raises(KeyboardInterrupt, match="were cancelled"), waiting:
-        launch_module._wait(jobs, tmp_path)
-    assert all(job.cancelled for job in jobs)
+        launch_module._wait(jobs, "local", tmp_path)
+    assert all(one.job.cancelled for one in jobs)
 
 
 def test_a_submission_that_fails_cancels_those_before_it() -> None:
-    jobs = [Interrupted()]
-    with pytest.raises(RunError, match="cannot submit"), launch_module._cancelling(jobs):
-        launch_module._submit(None, Job(Recipe(), (1,), ("B1",), Path("out")), "slurm")
-    assert jobs[0].cancelled
+    jobs = [Waited(Interrupted(), (1,))]
+    waiting = launch_module._cancelling(jobs, "local")
+    with pytest.raises(RunError, match=r"cannot submit: .*were cancelled \(1\)"), waiting:
+        launch_module._submit(None, Job(Recipe(), (1,), ("B1",), Path("out")), "local")
+    assert jobs[0].job.cancelled

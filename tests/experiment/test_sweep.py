@@ -24,6 +24,8 @@ from lightning_sasv.program import Program, using
 from tests.helpers import failure_of, metrics_in
 from tests.wandb_log import read_offline_runs
 
+pytestmark = pytest.mark.slow
+
 sweep_module = sys.modules[Sweep.__module__]
 
 SWEEPS = ("table1", "head_width")

@@ -432,7 +432,7 @@ def test_post_and_b1v2_have_networks_of_their_own(finished: Path, tmp_path: Path
             assert np.array_equal(mine.extra[name], column) is not own, name
         assert np.array_equal(mine.cm, one.cm)
         for name in ("Post", "B1v2"):
-            fused = fuse(SYSTEMS[name]["rule"], 0.5, mine.asv, mine.cm_of(name))
+            fused = fuse(SYSTEMS[name]["rule"], 0.5, mine.asv, mine.of_system(name).cm)
             np.testing.assert_allclose(mine.extra[f"sasv_{name}"], fused, rtol=1e-12)
         assert "cm_score_Post" not in one.extra
         kept = {path.name for path in (finished / seed / "checkpoints").iterdir()}
@@ -453,7 +453,7 @@ def test_systems_are_added_to_a_network_that_was_trained_without(tmp_path: Path)
     both = read_scores(out / "seed1/scores/eval.csv")
     assert np.array_equal(both.extra["sasv_Post"], first.extra["sasv_Post"])
     assert np.array_equal(both.extra["sasv_B1"], both.asv + both.cm)
-    assert np.array_equal(both.cm_of("Post"), first.cm)
+    assert np.array_equal(both.of_system("Post").cm, first.cm)
     assert not any("different runs" in note for note in read_results(out).notes)
     found = ["--fitted", str(out / "seed1"), "--system", "Post"]
     main(["export", *found, "--out", str(tmp_path / "bundle")])

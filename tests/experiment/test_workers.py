@@ -16,7 +16,20 @@ from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment import table
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import write_text
+from tests.experiment.jobs import (
+    no_preparation,
+    note,
+    number_in,
+    ready,
+    refuse,
+    run_at_once,
+    sleep,
+    start_and_wait,
+    wait_for,
+)
 from tests.helpers import content
+
+pytestmark = pytest.mark.slow
 
 SMALL = ["--seeds=1-3", "--seeds_per_job=2", "--systems=B1,L3c", "--data.scale=0.02"]
 SMALL += ["--epochs=2", "--replicates=40"]
@@ -53,45 +66,6 @@ def test_number_of_processes_follows_cores_and_threads(monkeypatch: pytest.Monke
     assert usable_processes(9, None, 64) == 1
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert usable_processes(9, None, 1) == 1
-
-
-def no_preparation() -> None:
-    """Nothing."""
-
-
-def ready(word: str) -> str:
-    return f"ready for {word}"
-
-
-def note(path: Path, prepared: object = None) -> None:
-    path.write_text(f"{os.getpid()} {prepared}")
-
-
-def refuse(what: str, prepared: object = None) -> None:
-    raise InputError(f"no {what}")
-
-
-def sleep(path: Path, prepared: object = None) -> None:
-    note(path)
-    time.sleep(600)
-
-
-def run_at_once(
-    here: Callable[[], None], work: Callable[..., None], others: list[tuple[Path | str]]
-) -> None:
-    Workers(no_preparation).run(here, work, others)
-
-
-def number_in(path: Path) -> int:
-    return int(path.read_text().split()[0])
-
-
-def wait_for(path: Path) -> int:
-    deadline = time.monotonic() + 60
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline, f"nobody wrote {path}"
-        time.sleep(0.05)
-    return number_in(path)
 
 
 def is_gone(process: int) -> bool:
@@ -136,10 +110,6 @@ def test_a_failure_here_ends_the_others(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_at_once(fail, sleep, [(path,)])
     assert is_gone(number_in(path))
-
-
-def start_and_wait(path: Path) -> None:
-    run_at_once(lambda: time.sleep(600), sleep, [(path,)])
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
