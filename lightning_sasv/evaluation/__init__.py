@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from lightning_sasv.evaluation.fusing import FusedResults, fuse
     from lightning_sasv.evaluation.results_table import Results
     from lightning_sasv.evaluation.run import evaluate
+    from lightning_sasv.evaluation.transferring import Transfer, transfer
 
 __all__ = ["Decisions", "FusedResults", "Results", "Verdict", "decide", "evaluate", "fuse"]
-__all__ += ["CountedResults", "merge", "referee"]
+__all__ += ["CountedResults", "Transfer", "merge", "referee", "transfer"]
 
 __getattr__ = lazy(
     __name__,
@@ -31,5 +32,6 @@ __getattr__ = lazy(
         "counted": ["CountedResults"],
         "results_table": ["Results"],
         "run": ["evaluate"],
+        "transferring": ["Transfer", "transfer"],
     },
 )

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.evaluation.recomputing import FilesOfClaims, by_speaker, drawn_by, others
+from lightning_sasv.evaluation.recomputing import READ, FilesOfClaims, by_speaker, drawn_by, others
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.files import read_yaml
 from lightning_sasv.metrics.registry import METRICS, in_unit
+from lightning_sasv.report.referee_text import write_page
 
 PLAIN = re.compile(r"(?:± ?|[+-])?(?=.{1,20}$)(\d+(\.\d*)?|\.\d+)", re.ASCII)
 """A value as papers print it; ``± 0.23`` is half the length of its 95 % interval."""
 
-FIELDS = ("system", "metric", "set", "published", "source", "files", "note", "options")
+FIELDS = ("system", "metric", "set", "published", "source", "files", "dev", "note", "options")
 NEEDED = ("system", "metric", "published")
 READING = (
-    *("format", "key_format", "columns", "labels", "ids", "negate", "log", "where"),
-    *("allow_missing", "convention", "costs", "tandem_costs", "asv_rates", "t_eer_rule", "dcf"),
+    *READ,
+    *("where", "convention", "costs", "tandem_costs", "asv_rates", "t_eer_rule", "dcf"),
 )
 """Options of ``evaluate`` that a claim may set; a convention or costs among them is the named one,
 and no other is tried."""
@@ -45,6 +46,19 @@ class Verdict:
     status: str
 
     @property
+    def is_open(self) -> bool:
+        """Whether the value could not be recomputed."""
+        return self.status.startswith("cannot be recomputed")
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """:attr:`cells` with the note, as a page shows them."""
+        system, metric, *cells = self.cells
+        unit = METRICS[metric].unit if metric in METRICS else ""
+        named = f"`{metric}`" + (" %" if unit == "rate" else "")
+        return (system, named, *cells, str(self.claim.get("note") or ""))
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """System, metric, set, published, recomputed (two digits more than published), status."""
         shown = "–" if math.isnan(self.value) else f"{self.value:.{_digits(self.claim) + 2}f}"
@@ -52,7 +66,13 @@ class Verdict:
         return (*names, str(self.claim["published"]), shown, self.status)
 
 
-def referee(claims: str, replicates: int = 1000) -> list[Verdict]:
+def referee(
+    claims: str,
+    replicates: int = 1000,
+    files: str | None = None,
+    markdown: str | None = None,
+    overwrite: bool = False,
+) -> list[Verdict]:
     """Compare published values with those that their score files give.
 
     A claim has a system, a metric (sasv_eer, cm_eer, min_a_dcf, …), what was published, as text so
@@ -61,11 +81,15 @@ def referee(claims: str, replicates: int = 1000) -> list[Verdict]:
     cm, sasv, key) and set. The set of a claim selects among its files and, where they have a column
     set, subset or split, among their trials. Rates are in per cent; "± 0.23" is half the length of
     a 95 % interval. Equal is what differs by at most half a unit of the last digit printed; where
-    no convention or costs are named, every known one is tried, and how many is said.
+    no convention or costs are named, every known one is tried, and how many is said. With files
+    `dev` the system is fitted on these, as `lightning fuse` does it, and applied to the others.
 
     Args:
-        claims: YAML file with a list `claims`.
+        claims: YAML file with a list `claims`, and `title` and `about` of a page of them.
         replicates: Bootstrap replicates of intervals by speaker, where values differ.
+        files: Folder that paths are seen from; by default that of CLAIMS.
+        markdown: File to write a page of the verdicts to.
+        overwrite: Replace the file MARKDOWN though it holds something else.
 
     Returns:
         A verdict on each claim.
@@ -76,8 +100,18 @@ def referee(claims: str, replicates: int = 1000) -> list[Verdict]:
         raise InputError(f"{claims}: expected a list `claims`, each with {', '.join(NEEDED)}")
     for number, claim in enumerate(listed, 1):
         _check(claim, f"{claims}, claim {number}")
-    read = FilesOfClaims(Path(claims).parent)
-    return [_verdict(claim, read, replicates) for claim in listed]
+    read = FilesOfClaims(Path(claims).parent if files is None else Path(files), listed)
+    verdicts = [_verdict(claim, read, replicates) for claim in listed]
+    if markdown is not None:
+        parts = {
+            "Recomputed": [one.row for one in verdicts if not one.is_open],
+            "Not recomputed here": [one.row for one in verdicts if one.is_open],
+        }
+        title, about = (str(content.get(name) or "") for name in ("title", "about"))
+        sources = [str(one.claim["source"]) for one in verdicts if one.claim.get("source")]
+        title = title or "Published and recomputed"
+        write_page(markdown, title, about, parts, sources, overwrite)
+    return verdicts
 
 
 def _check(claim: Any, where: str) -> None:
@@ -90,8 +124,12 @@ def _check(claim: Any, where: str) -> None:
         if not isinstance(claim.get(name), str):
             raise InputError(f'{where}: {name} must be text, e.g. published: "1.40"')
     options = claim.get("options") or {}
-    if not isinstance(options, dict) or not isinstance(claim.get("files") or [], list):
-        raise InputError(f"{where}: options are `name: value`, files a list of `path`, `sha256`")
+    if not isinstance(options, dict) or not all(
+        isinstance(claim.get(kind) or [], list) for kind in ("files", "dev")
+    ):
+        raise InputError(
+            f"{where}: options are `name: value`, files and dev lists of `path`, `sha256`"
+        )
     for name in [n for n, own in options.items() if not isinstance(own, _kind(n))]:
         raise InputError(f"{where}: option {name!r} is no text for one of {', '.join(READING)}")
     if not PLAIN.fullmatch(claim["published"]):
@@ -190,10 +228,11 @@ def _system(claim: Mapping[str, Any], found: Results) -> str:
 
 
 def sources_of(verdicts: Sequence[Verdict]) -> list[str]:
-    """Source and note of each claim that has one."""
-    lines = []
+    """Sources and notes, each once, with the claims that have them."""
+    claims: dict[str, list[str]] = {}
     for one in verdicts:
         said = [str(one.claim[name]) for name in ("source", "note") if one.claim.get(name)]
         if said:
-            lines.append(f"{one.claim['system']}, {one.claim['metric']}: {'; '.join(said)}")
-    return lines
+            named = f"{one.claim['system']}, {one.claim['metric']}"
+            claims.setdefault("; ".join(said), []).append(named)
+    return [f"{'; '.join(dict.fromkeys(named))}: {said}" for said, named in claims.items()]

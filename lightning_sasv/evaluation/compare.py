@@ -11,7 +11,7 @@ import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.systems import Systems
+from lightning_sasv.evaluation.systems import THRESHOLD, Systems
 from lightning_sasv.metrics.bootstrap import drawn_words, resample
 from lightning_sasv.metrics.comparisons import PRIMARY, Comparison, choose_reference, compare
 from lightning_sasv.metrics.families import Adjust, replicates_needed
@@ -26,7 +26,8 @@ from lightning_sasv.metrics.intervals import (
 )
 from lightning_sasv.metrics.registry import METRICS, ON_PAGE, metrics_for, resampled
 from lightning_sasv.metrics.speakers import Concentration, concentration, zoo
-from lightning_sasv.metrics_file import values_in
+from lightning_sasv.metrics_file import of_in, values_in
+from lightning_sasv.record import named_costs
 from lightning_sasv.results import metrics_beside, value_of
 from lightning_sasv.trials import TrialClass
 
@@ -52,6 +53,7 @@ class Options:
     allow_missing: bool = False
     llrs: bool = False
     weights: str | None = None
+    dev: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Attack(NamedTuple):
@@ -174,13 +176,14 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
         settings=wanted.settings,
         progress=begin(f"bootstrap by {' × '.join(drawn)}", number) if begin else None,
         unpaired=scored.table.unpaired,
+        balance=scored.balance(wanted.weights),
     )
     notes += [*raised, *cautions(number, speakers), *own]
     misses = {} if speakers is None else _misses(scored, wanted.settings)
-    dev = _on_dev(scored)
-    if dev and compares and wanted.reference is None and wanted.pairs != "all":
-        notes.append("others are compared with the best on dev, by the metrics.json beside them")
-    return Draws(wanted, drawn, number, found, misses, tuple(notes), dev)
+    if scored.dev and compares and wanted.reference is None and wanted.pairs != "all":
+        by = "--dev" if wanted.dev else "the metrics.json beside them"
+        notes.append(f"others are compared with the best on dev, by {by}")
+    return Draws(wanted, drawn, number, found, misses, tuple(notes), scored.dev)
 
 
 def draw_attacks(scored: Systems, draws: Draws) -> dict[str, dict[str, Attack]]:
@@ -236,14 +239,38 @@ def _check_reference(scored: Systems, wanted: Options) -> None:
     choose_reference(list(scored.columns), wanted.reference, None, {})
 
 
-def _on_dev(scored: Systems) -> dict[str, dict[str, float]]:
-    """Metrics on dev of systems whose scores lie in a folder of results; none of unknown ones."""
+def on_dev(scored: Systems, wanted: Options) -> dict[str, Mapping[str, float]]:
+    """Metrics of the systems on dev: those given, or by the folder of results of the scores.
+
+    None where a fused score is not known there. A threshold at other costs is not taken.
+    """
+    fused = [name for name, columns in scored.columns.items() if "sasv" in columns]
+    if wanted.dev:
+        return _given_on_dev(wanted.dev, fused)
     found = metrics_beside(scored.table) if scored.table.path.stem != "dev" else {}
     values = {name: values_in(found.get(name, {}), "dev") for name in scored.columns}
-    fused = [name for name, columns in scored.columns.items() if "sasv" in columns]
     if not fused or not all(values[name] for name in fused):
         return {}
-    return {name: {metric: value_of(own, metric) for metric in own} for name, own in values.items()}
+    costs = named_costs(wanted.settings.costs)
+    same = {name: of_in(found[name], "dev")["costs"] == costs for name in fused}
+    return {
+        name: {key: value_of(own, key) for key in own if same.get(name) or key != THRESHOLD}
+        for name, own in values.items()
+    }
+
+
+def _given_on_dev(
+    dev: Mapping[str, Mapping[str, float]], fused: Sequence[str]
+) -> dict[str, Mapping[str, float]]:
+    """What ``--dev`` says of each system; a single one needs no name."""
+    if len(dev) == len(fused) == 1:
+        return {fused[0]: next(iter(dev.values()))}
+    if lacking := [name for name in fused if THRESHOLD not in dev.get(name, {})]:
+        raise InputError(
+            f"--dev: no fused score of {lacking[0]} among {', '.join(dev)}; name its file "
+            f"{lacking[0]}=FILE"
+        )
+    return {name: dev[name] for name in fused}
 
 
 def _speakers(scored: Systems) -> int:
@@ -286,7 +313,7 @@ def _misses(scored: Systems, settings: Settings) -> dict[str, Concentration]:
 def _replicates(scored: Systems, wanted: Options, compares: bool) -> tuple[int, list[str]]:
     """How many replicates are drawn: enough for Holm to reject at all."""
     number = len(scored.columns)
-    one_reference = (wanted.reference is not None or _on_dev(scored)) and wanted.pairs != "all"
+    one_reference = (wanted.reference is not None or scored.dev) and wanted.pairs != "all"
     family = number - 1 if one_reference else math.comb(number, 2)
     needed = replicates_needed(family) if compares and wanted.adjust == "holm" else 0
     if needed <= wanted.replicates:

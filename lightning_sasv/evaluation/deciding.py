@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lightning_sasv.checks import Floats
 from lightning_sasv.decisions import (
     POLICIES,
     CostModel,
     EmpiricalCost,
+    abstain,
     compared,
     empirical_cost,
     expected_cost,
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
 
     from lightning_sasv.fitted import FittedSystem
 
+Flags = NDArray[np.bool_]
+Outside = Callable[[Floats], Flags]
+
 PREFERRED = ("L3t", "L3", "L3c")
 """Which of several fitted systems decides when none is named."""
 
@@ -47,12 +54,14 @@ class PolicyResult:
         expected_at_priors: The same with each class weighted by its prior: what the LLRs promise
             for the actual cost. ``None`` without labels, or without trials of a class.
         actual: What the decisions cost by the labels. ``None`` without labels.
+        unsure: Share of trials on which nothing was decided.
     """
 
     accepted: float
     expected: float
     expected_at_priors: float | None
     actual: EmpiricalCost | None
+    unsure: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,7 @@ def decide(
     policy: Literal["bayes", "linear", "utility"] = "bayes",
     out: str = "decisions.csv",
     compare: bool = False,
+    level: float | None = None,
     key: str | None = None,
     key_format: str | None = None,
     format: str | None = None,
@@ -109,15 +119,19 @@ def decide(
 ) -> Decisions:
     """Accept or reject each trial at given costs and priors; print expected and actual cost.
 
+    With c_abstain among the costs, or with --level, the decision can also be unsure.
+
     Args:
         file: ASV and CM scores of any known format (docs/formats.md), or asv=FILE,cm=FILE.
         fitted: Folder of results with the fitted systems, from `lightning fuse --out` or `fit`.
         system: System that decides; by default L3t where it is there.
         costs: Costs and priors: equal, a-dcf1, asvspoof5, or a JSON or YAML file with c_miss,
-            c_fa_nontarget, c_fa_spoof, p_target, p_nontarget and p_spoof.
+            c_fa_nontarget, c_fa_spoof, p_target, p_nontarget, p_spoof and, if wanted, c_abstain.
         policy: Decision policy; bayes costs least where the LLRs are right.
         out: CSV file to write: LLRs, score, threshold, decision and reason of each trial.
         compare: Show every policy, of all fitted systems that give LLRs unless one is named.
+        level: What the dev scores of the folder did not measure, at this level (0.01, say), is not
+            accepted but unsure.
         key: Key with the labels, where the scores have none.
         key_format: Format of the key; recognised when not given.
         format: Format of the file; recognised when not given.
@@ -143,8 +157,10 @@ def decide(
     able = {name: one.warnings for name, one in systems.items() if one.gives_llrs}
     chosen = [choose_system(systems, system)] if system or not compare else list(able)
     tell(warning_lines({name: able[name] for name in chosen}))
-    decisions = decide_trials(table, systems, model, policy, system, compare)
-    tell([decisions.note] if decisions.note else [])
+    chosen_one = systems[choose_system(systems, system)]
+    measured = None if level is None else _measured(fitted, chosen_one, level)
+    decisions = decide_trials(table, systems, model, policy, system, compare, measured)
+    tell([one for one in (decisions.note, model.idle_c_abstain) if one])
     decisions.write(out)
     return decisions
 
@@ -173,6 +189,7 @@ def decide_trials(
     policy: str = "bayes",
     name: str | None = None,
     compare: bool = False,
+    outside: Outside | None = None,
 ) -> Decisions:
     """Accept or reject each trial.
 
@@ -183,28 +200,32 @@ def decide_trials(
         policy: ``bayes``, ``linear`` or ``utility``.
         name: The system that decides; by default the best known of those that give LLRs.
         compare: Whether the costs of every policy are wanted, of all systems unless one is named.
+        outside: Says of scores (columns, trials) which lie outside what dev measured.
     """
     import polars as pl
 
     chosen = choose_system(systems, name)
     fused = _fused(table, systems[chosen])
     score, threshold = compared(fused, costs, policy)
-    decision = score > threshold
+    far = _far(table, systems[chosen], outside)
+    unsure = _undecided(fused, costs, policy, score > threshold, far)
+    decision = (score > threshold) & ~unsure
+    words = np.where(decision, "accept", np.where(unsure, "unsure", "reject"))
     known = [column for column in ("speaker", "utterance", "attack", "label") if column in table]
     frame = table.frame.select(*known, *systems[chosen].columns.names).with_columns(
         pl.Series("asv_llr", fused.asv_llr),
         pl.Series("cm_llr", fused.cm_llr),
         pl.Series("score", score),
         pl.lit(threshold).alias("threshold"),
-        pl.Series("decision", np.where(decision, "accept", "reject").tolist()),
+        pl.Series("decision", words.tolist()),
         pl.Series("reason", reason_words(decision, fused.asv_llr, fused.cm_llr, costs).tolist()),
     )
-    results = {chosen: {policy: policy_result(fused, table, costs, policy)}}
+    results = {chosen: {policy: policy_result(fused, table, costs, policy, far)}}
     if compare:
         able = {n: s for n, s in systems.items() if s.gives_llrs and name in (None, n)}
         all_fused = {n: _fused(table, s) for n, s in able.items()}
         results = {
-            n: {policy: policy_result(one, table, costs, policy) for policy in POLICIES}
+            n: {policy: policy_result(one, table, costs, policy, far) for policy in POLICIES}
             for n, one in all_fused.items()
         }
     return Decisions(chosen, policy, frame, results, systems[chosen].simulated)
@@ -217,23 +238,62 @@ def _fused(table: ScoreTable, system: FittedSystem) -> FusedScores:
     return FusedScores(*(np.asarray(column) for column in fused))
 
 
+def _measured(fitted: str, system: FittedSystem, level: float) -> Outside:
+    """What lies outside of what the dev scores of a folder measured."""
+    from lightning_sasv.fusion.conformal import measure
+    from lightning_sasv.results import scores_file
+    from lightning_sasv.scores import read_table
+
+    path = scores_file(Path(fitted), "dev")
+    if not path.is_file():
+        raise InputError(f"--level needs dev scores, and there are none at {path}")
+    columns, table = system.columns.without_quality(), read_table(path)
+    table.need([*columns.names, "label"], "--level")
+    scores = np.stack([table.numbers(name) for name in columns.names])
+    found = measure(scores, table.labels(), columns)
+    if not found.least_level <= level < 1:
+        raise InputError(
+            f"--level must lie in [{found.least_level:.4g}, 1), the least possible one for the "
+            f"smallest class of {path}; got {level:g}"
+        )
+    return partial(found.outside, level=level)
+
+
+def _far(table: ScoreTable, system: FittedSystem, outside: Outside | None) -> Flags:
+    """Which trials lie outside what dev measured."""
+    if outside is None:
+        return np.zeros(len(table), dtype=bool)
+    names = system.columns.without_quality().names
+    return np.asarray(outside(np.stack([table.numbers(name) for name in names])))
+
+
+def _undecided(
+    fused: FusedScores, costs: CostModel, policy: str, positive: Flags, far: Flags
+) -> Flags:
+    """Where nothing is decided: outside and not rejected, or where that costs least (Bayes)."""
+    nothing = abstain(fused, costs) if policy == "bayes" else np.zeros(len(far), dtype=bool)
+    return np.asarray(nothing | (positive & far))
+
+
 def policy_result(
-    fused: FusedScores, table: ScoreTable, costs: CostModel, policy: str
+    fused: FusedScores, table: ScoreTable, costs: CostModel, policy: str, far: Flags
 ) -> PolicyResult:
     """Expected and actual cost of a policy."""
     score, threshold = compared(fused, costs, policy)
-    decision, risks = score > threshold, expected_cost(fused, costs, policy)
+    unsure = _undecided(fused, costs, policy, score > threshold, far)
+    decision, risks = (score > threshold) & ~unsure, expected_cost(fused, costs, policy)
     accepted, expected = float(decision.mean()), float(risks.mean())
+    share = float(unsure.mean())
     if "label" not in table or table.has_cm_labels:
-        return PolicyResult(accepted, expected, None, None)
+        return PolicyResult(accepted, expected, None, None, share)
     labels = table.labels()
     try:
-        actual = empirical_cost(decision, labels, costs)
+        actual = empirical_cost(decision, labels, costs, unsure)
     except InputError as error:
         raise InputError(
             f"{table.path}: {error}; give some, or costs without weight on that class"
         ) from None
-    return PolicyResult(accepted, expected, _risk_at_priors(risks, labels, costs), actual)
+    return PolicyResult(accepted, expected, _risk_at_priors(risks, labels, costs), actual, share)
 
 
 def _risk_at_priors(risks: Any, labels: np.ndarray, costs: CostModel) -> float | None:

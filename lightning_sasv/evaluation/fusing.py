@@ -41,6 +41,7 @@ from lightning_sasv.trials import SPLITS, FusedScores, TrialClass
 
 if TYPE_CHECKING:
     from lightning_sasv.fusion import FusionSettings, FusionSystem
+    from lightning_sasv.fusion.base import Fusion
 
 
 @dataclass(frozen=True)
@@ -206,19 +207,38 @@ def fuse_tables(
     }
     for system in systems.values():
         system.fitted_on = Trials(dev).block(origins["dev"])
+    fused = {split: fuse_systems(systems, *inputs[split]) for split in given}
+    metrics, tables = with_metrics(systems, given, fused, origins, settings)
+    return FusedResults(systems, tables, metrics, corpus, failed)
+
+
+def with_metrics(
+    systems: Mapping[str, Fusion],
+    given: Mapping[str, ScoreTable],
+    fused: Mapping[str, Mapping[str, FusedScores]],
+    origins: Mapping[str, Origin],
+    settings: Settings,
+) -> tuple[Metrics, dict[str, ScoreTable]]:
+    """Content of ``metrics.json``, and tables with the fused scores.
+
+    Args:
+        systems: Fitted systems by name.
+        given: Tables of ``dev`` and ``eval``.
+        fused: What the systems give on each of them.
+        origins: Where they come from.
+        settings: Costs and conventions of the metrics.
+    """
     metrics: Metrics = {name: {"sets": {}, **fit_entry(one)} for name, one in systems.items()}
     tables = {}
     for split, table in given.items():
-        fused = fuse_systems(systems, *inputs[split])
-        tables[split] = with_fused(table, fused)
+        tables[split] = with_fused(table, fused[split])
         if "label" in table:
             known = {n: own["sets"]["dev"] for n, own in metrics.items() if "dev" in own["sets"]}
-            at = thresholds_in(known)
-            how = settings, systems, at
-            entries = set_entries(fused, Trials(table), origins[split], *how)
+            how = settings, systems, thresholds_in(known)
+            entries = set_entries(fused[split], Trials(table), origins[split], *how)
             for name, entry in entries.items():
                 metrics[name]["sets"][split] = entry
-    return FusedResults(systems, tables, metrics, corpus, failed)
+    return metrics, tables
 
 
 def _same_trials(dev: ScoreTable, evaluation: ScoreTable) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
+import numpy as np
+
 from lightning_sasv.decisions.costs import PRESETS
 from lightning_sasv.errors import InputError, meant
+from lightning_sasv.evaluation.fusing import fuse_tables
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.run import evaluate
 from lightning_sasv.files import sha256
@@ -19,7 +22,14 @@ from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.metrics.functional.eer import Convention
 from lightning_sasv.metrics.intervals import Interval, Resampled
 from lightning_sasv.metrics.registry import METRICS, Settings, explained_metrics, in_unit
+from lightning_sasv.scores.columns import PAIR, matrices, read_columns, score_names
+from lightning_sasv.scores.reading import reading
+from lightning_sasv.scores.sources import read_key
 
+FITTED = ("files", "dev", "options", "set")
+"""What of a claim says which files are read, and how."""
+READ = ("format", "key_format", "columns", "labels", "ids", "negate", "log", "allow_missing")
+"""Options that say how files are read; the others say what is computed."""
 SETS = ("set", "subset", "split")
 """Columns that say which set a trial is of."""
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
@@ -30,20 +40,31 @@ class FilesOfClaims:
 
     Args:
         folder: Where paths are seen from.
+        claims: All claims: systems that are fitted on the same files are fitted together.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, claims: Sequence[Mapping[str, Any]] = ()) -> None:
         self._folder = folder
         self._known: dict[str, Results] = {}
+        self._systems: dict[str, list[str]] = {}
+        for claim in claims:
+            named = self._systems.setdefault(_what(claim, FITTED), [])
+            named.extend({str(claim["system"])} - {*named})
 
     def __call__(self, claim: Mapping[str, Any]) -> Results:
         """The files of a claim, evaluated as it says; of its set, where they hold several."""
         if claim["metric"] not in METRICS:
             raise InputError(f"no metric {claim['metric']!r}{meant(claim['metric'], METRICS)}")
-        what = json.dumps([claim.get(name) for name in ("files", "options", "set")], default=str)
+        what = _what(claim, (*FITTED, "system") if claim.get("dev") else FITTED)
         if what not in self._known:
-            self._known[what] = self._read(claim)
+            self._known |= self._fitted(claim) if claim.get("dev") else {what: self._read(claim)}
         return self._known[what]
+
+    def _fitted(self, claim: Mapping[str, Any]) -> dict[str, Results]:
+        """What the systems of claims give on their files, fitted on those of dev."""
+        systems = self._systems.get(_what(claim, FITTED), [str(claim["system"])])
+        found = _fused(claim, self._folder, systems)
+        return {_what({**claim, "system": s}, (*FITTED, "system")): one for s, one in found.items()}
 
     def _read(self, claim: Mapping[str, Any]) -> Results:
         wanted, options = claim.get("set"), dict(claim.get("options") or {})
@@ -68,14 +89,52 @@ class FilesOfClaims:
         return why.undefined.get(metric, "undefined of these trials")
 
 
+def _what(claim: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """Fields of a claim as one text."""
+    return json.dumps([claim.get(name) for name in fields], default=str)
+
+
 def _evaluated(claim: Mapping[str, Any], folder: Path, options: Mapping[str, Any]) -> Results:
     """The files of a claim, evaluated as options say."""
+    scores, key = _checked(claim, "files", folder)
+    return evaluate([scores], key=key, ci="none", **options)
+
+
+def _fused(claim: Mapping[str, Any], folder: Path, names: Sequence[str]) -> dict[str, Results]:
+    """Systems fitted on the files ``dev`` of a claim, and evaluated on its files."""
+    from lightning_sasv.fusion import SYSTEMS, fuse_systems
+
+    for unknown in (name for name in names if name not in SYSTEMS):
+        raise InputError(f"no system {unknown!r} to fit{meant(unknown, SYSTEMS)}")
+    said = dict(claim.get("options") or {})
+    read = {name: said.pop(name) for name in READ if name in said}
+    key_format, how = read.pop("key_format", None), reading(read.pop("format", None), **read)
+    tables = []
+    for kind in ("dev", "files"):
+        scores, key = _checked(claim, kind, folder)
+        tables.append(read_columns(scores, read_key(key, key_format, how=how), how))
+    dev, trials = tables
+    found = fuse_tables(dev, trials, names, str(claim.get("set")), Settings())
+    if found.failed:
+        raise InputError("; ".join(f"{name}: {why}" for name, why in found.failed.items()))
+    columns = score_names(dev) if set(score_names(dev)) - set(PAIR) else list(PAIR)
+    frame = trials.frame.drop(score_names(trials))
+    results = {}
+    for name, fused in fuse_systems(found.systems, *matrices(trials, columns)).items():
+        asv, cm, sasv = (np.asarray(side) for side in fused)
+        sides = {"asv_score": asv, "cm_score": cm, f"sasv_{name}": sasv}
+        results[name] = evaluate({**frame.to_dict(), **sides}, ci="none", **said)
+    return results
+
+
+def _checked(claim: Mapping[str, Any], kind: str, folder: Path) -> tuple[str, str | None]:
+    """Score files of a claim as ``evaluate`` takes them, and their key; each with its SHA-256."""
     sources: list[str] = []
     keys: list[str] = []
-    for one in claim.get("files") or ():
+    for one in claim.get(kind) or ():
         if not isinstance(one, dict) or not {"path", "sha256"} <= one.keys():
-            raise InputError("each of files needs path and sha256")
-        if one.get("set", claim.get("set")) != claim.get("set"):
+            raise InputError(f"each of {kind} needs path and sha256")
+        if kind == "files" and one.get("set", claim.get("set")) != claim.get("set"):
             continue  # of another set
         path = folder / str(one["path"])
         if not path.is_file():
@@ -86,8 +145,7 @@ def _evaluated(claim: Mapping[str, Any], folder: Path, options: Mapping[str, Any
         (keys if role == "key" else sources).append(f"{role}={path}" if role else str(path))
     if not sources:
         raise InputError("no score files")
-    key = ",".join(one.removeprefix("key=") for one in keys) or None
-    return evaluate([",".join(sources)], key=key, ci="none", **options)
+    return ",".join(sources), ",".join(one.removeprefix("key=") for one in keys) or None
 
 
 Other: TypeAlias = Callable[[Results, str], float]

@@ -159,6 +159,8 @@ class Results:
             entry = set_entry(columns, values, trials, origin, self.options.settings)
             found = intervals.get(name, {})
             entry["intervals"] = {metric: self.draws.plain(one) for metric, one in found.items()}
+            if self.options.weights:
+                entry["weights"] = self.options.weights
             entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
             systems[name] = {"sets": {self.set_name: entry}}
         return as_content(systems, [one.as_dict() for one in self.comparisons])
@@ -177,11 +179,12 @@ class Results:
 
     def _rows(self) -> Iterable[tuple[Any, ...]]:
         drawn, none = " × ".join(self.draws.drawn), (None,) * 5
+        pooled = f"weights={self.options.weights}" if self.options.weights else None
         for name, values in self.metrics.items():
             for metric, value in values.items():
                 one = self.intervals.get(name, {}).get(metric)
                 ends = (one.low, one.high, one.method, drawn, one.replicates) if one else none
-                yield (name, self.set_name, None, metric, value, *ends)
+                yield (name, self.set_name, pooled, metric, value, *ends)
         for column, systems in self.groups.items():
             for name, groups in systems.items():
                 for group, values in groups.items():

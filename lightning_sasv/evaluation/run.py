@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Literal, TypeVar, Unpack
 
 from lightning_sasv.console import Begin
+from lightning_sasv.counting.views import GROUPED
+from lightning_sasv.data.profiles import profile_named
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.compare import Options, draw, draw_attacks
-from lightning_sasv.evaluation.count import evaluate_counted, is_counted
+from lightning_sasv.evaluation.compare import Options, draw, draw_attacks, on_dev
+from lightning_sasv.evaluation.count import Input, evaluate_counted
 from lightning_sasv.evaluation.counted import CountedResults
 from lightning_sasv.evaluation.curves import write_figures
 from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
 from lightning_sasv.evaluation.results_table import Results
+from lightning_sasv.evaluation.sizes import STATES, is_counted, memory_for
 from lightning_sasv.evaluation.systems import gather
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.scores import ScoreTable
@@ -32,6 +35,7 @@ from lightning_sasv.scores.sources import (
     silent,
     where_equal,
 )
+from lightning_sasv.scores.spool import Space
 
 
 @takes_reading_options
@@ -51,7 +55,7 @@ def evaluate(
     adjust: Literal["holm", "bh", "none"] = "holm",
     systems: str | None = None,
     where: str | None = None,
-    costs: str = "a-dcf1",
+    costs: str | None = None,
     convention: Literal["asvspoof", "interpolated", "rocch", "max"] = "asvspoof",
     json: str | None = None,
     csv: str | None = None,
@@ -68,10 +72,13 @@ def evaluate(
     state: str | None = None,
     exact: bool | Literal["auto"] = "auto",
     memory: str | None = None,
-    grid: int = 7,
+    grid: int | None = None,
+    scratch: str | None = None,
     refine: str | None = None,
     weights: str | None = None,
     figures: str | None = None,
+    dev: str | None = None,
+    corpus: str | None = None,
     *,
     tell: Tell = silent,
     begin: Begin | None = None,
@@ -107,7 +114,8 @@ def evaluate(
         adjust: How the p-values of a family are adjusted: holm, bh or none.
         systems: Systems to keep, separated by commas.
         where: Keep the trials of one value of a column, e.g. subset=eval.
-        costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file.
+        costs: Costs of the a-DCF: equal, a-dcf1, asvspoof5, or a JSON or YAML file; by default
+            those of CORPUS, else a-dcf1.
         convention: Convention of the EERs.
         json: File to write all results to, rates as fractions.
         csv: File to write values and intervals to, a row for each.
@@ -130,12 +138,19 @@ def evaluate(
             and they are evaluated like score files.
         exact: true holds all trials in memory, false counts them; auto decides by their number.
         memory: What the exact way may take, e.g. 8GB; by default what is free.
-        grid: Counts have 2^GRID bins for each power of two.
+        grid: Counts have 2^GRID bins for each power of two, by default 2^7; a state keeps its own.
+        scratch: Folder for what does not fit into memory where a key has another order than the
+            scores; by default that of the system.
         refine: Score files of a state, separated by commas: read again for exact values.
         weights: Column whose values count the same, e.g. codec: an error rate is the mean of those
-            of each value; without intervals and differences.
+            of each value, in every replicate too.
         figures: Folder for the DET curves of every score, as PNG, PDF, SVG and CSV; needs
             matplotlib.
+        dev: Score files of the same systems on dev, with labels or in KEY, separated by commas
+            (NAME=FILE where several): adds the a-DCF at the threshold that is best there, and
+            the best on dev is the reference of comparisons.
+        corpus: Corpus whose costs and trials count unless others are given, e.g. asvspoof2021-df
+            for subset=eval, or a YAML file (docs/corpora.md).
         tell: Told how the files were read and what was left out.
         begin: Told of long work, for a progress bar.
         **said: What is said of the files, :class:`..scores.reading.ReadingOptions`; columns of a
@@ -145,9 +160,13 @@ def evaluate(
         What was found; of counts a ``counted.CountedResults``.
     """
     how, columns = reading(format, allow_missing, **said), said.get("columns")
+    if corpus is not None:
+        profile = profile_named(corpus, "--corpus")
+        costs, where = costs or profile.costs, where or profile.where or None
+        tell([f"corpus {profile.name}: costs {costs}" + (f", trials of {where}" if where else "")])
     options = Options(
         settings=Settings(
-            costs=read_costs(costs),
+            costs=read_costs(costs or "a-dcf1"),
             convention=convention,
             not_llr=not_llr,
             tandem_costs=read_costs(tandem_costs),
@@ -168,21 +187,21 @@ def evaluate(
         llrs=llrs,
         weights=weights,
     )
-    if weights:
-        options = _of_values_alone(options, compare or bool(json or csv))
-    trials = read_key(key, key_format, how=how, tell=tell)
     if (why := is_counted(files, options, exact, state, memory)) is not None:
-        wanted = {"--by": by, "--where": where, "--macro": macro, "--systems": systems}
-        wanted |= {"--weights": weights, "--figures": figures}
-        if unmet := [name for name, value in wanted.items() if value]:
-            raise InputError(f"{unmet[0]} needs the trials in memory ({why}): add --exact true")
+        needs = {"--where": where, "--macro": macro, "--systems": systems, "--dev": dev}
+        needs |= {"--weights": weights, "--figures": figures}
+        _refuse_uncounted(why, by, needs)
         given = [files] if isinstance(files, str | Path) else files
+        space = Space(memory_for(memory) / 2, scratch)
         counted = evaluate_counted(
-            names_of_files([str(one) for one in given]), trials, how, options, grid=grid,
-            state=state, exact=exact is True, refine=_words(refine) or (), begin=begin,
+            names_of_files([str(one) for one in given]),
+            Input.of(how, key, key_format, space, tell),
+            replace(options, by=_words(by) or ()),
+            grid=grid, state=state, exact=exact is True, refine=_words(refine) or (), begin=begin,
             overwrite=overwrite,
         )  # fmt: skip
         return _finished(counted, tell, json, csv, overwrite)  # type: ignore[return-value]
+    trials = read_key(key, key_format, how=how, tell=tell)
     read = partial(read_source, key=trials, how=how, tell=tell)
     tables = _read_tables(files, read) or {
         NAME.stem: joined_key(
@@ -199,12 +218,23 @@ def evaluate(
     tables = {name: where_equal(table, where) for name, table in tables.items()}
     if macro:
         tables, by = _as_parts(tables, by)
-    several = len(tables) > 1 and not weights
-    options = replace(options, by=_words(by) or (), compare=compare or several)
+    options = replace(options, by=_words(by) or (), compare=compare or len(tables) > 1)
+    if dev is not None:
+        known = gather(_read_tables(list(_words(dev) or ()), read), allow_missing)
+        options = replace(options, dev=known.metrics(options.settings))
     result = evaluate_tables(tables, options, begin, by if macro else None)
     if figures is not None:
         write_figures(result, figures, overwrite)
     return _finished(result, tell, json, csv, overwrite)
+
+
+def _refuse_uncounted(why: str, by: str | None, needs: Mapping[str, object]) -> None:
+    """Refuse what counts do not tell."""
+    unmet = [name for name, value in needs.items() if value]
+    unmet += [f"--by {name}" for name in _words(by) or () if name not in GROUPED]
+    if unmet:
+        remedy = "evaluate its files instead" if why == STATES else "add --exact true"
+        raise InputError(f"{unmet[0]} needs the trials in memory ({why}): {remedy}")
 
 
 Found = TypeVar("Found", Results, CountedResults)
@@ -220,16 +250,6 @@ def _finished(
     if csv is not None:
         result.write_csv(csv, overwrite)
     return result
-
-
-def _of_values_alone(options: Options, more: bool) -> Options:
-    """Options of an evaluation in which trials do not count once each."""
-    if more or options.ci not in (None, "none") or options.reference or options.pairs:
-        raise InputError(
-            "--weights gives values alone: --ci, comparisons, --json and --csv are of trials that "
-            "count once each"
-        )
-    return replace(options, ci="none")
 
 
 def _as_parts(
@@ -280,6 +300,7 @@ def evaluate_tables(
         macro: Column that says which part of the test set a trial is in.
     """
     scored = gather(tables, options.allow_missing, options.systems)
+    scored = replace(scored, dev=on_dev(scored, options))
     how = options.settings, options.llrs
     metrics = scored.metrics(*how, options.weights)
     for name, found in scored.macro(macro, options.settings).items() if macro else ():

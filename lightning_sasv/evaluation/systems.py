@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,14 +14,17 @@ from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.bootstrap import FACTORS, factors
 from lightning_sasv.metrics.functional import Settings, by_group
 from lightning_sasv.metrics.functional.dcf import macro_a_dcf
-from lightning_sasv.metrics.registry import balanced_weights, explained_metrics
+from lightning_sasv.metrics.registry import Balance, explained_metrics
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import SCORES
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import TrialClass, claimed_speakers
 
 PAIR = "asv+cm"
 """Name of the pair of scores in a table that has several fused scores."""
+
+THRESHOLD = "a_dcf_threshold"
+"""What is taken from dev for the a-DCF at its threshold."""
 
 WAYS = {
     "known": tuple(FACTORS),
@@ -48,17 +51,20 @@ class Systems:
             is right for countermeasures' metrics, and only these are computed then.
         columns: The scores of each system, by name.
         notes: What was left out.
+        dev: Metrics of the systems on dev, where they are known.
     """
 
     table: ScoreTable
     labels: np.ndarray
     columns: dict[str, Columns]
     notes: tuple[str, ...] = ()
+    dev: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def column(self, name: str, what: str) -> np.ndarray:
         """A column of text, e.g. the speaker of each trial."""
         self.table.need([name], what)
-        return self.table.text(name)
+        found = self.table.text(name)
+        return np.array(claimed_speakers(found.tolist())) if name == "speaker" else found
 
     def drawn(self, way: str) -> tuple[str, ...]:
         """What a way of drawing draws: ``speaker``, ``impostor``, ``attack``; or ``trial``."""
@@ -83,7 +89,8 @@ class Systems:
         """What is known and can be drawn."""
         columns = (("speaker",), TEST_SPEAKER, ("attack",))
         there = [[name for name in names if name in self.table] for names in columns]
-        return factors(self.labels, *(self.table.text(own[0]) if own else None for own in there))
+        known = (self.column(own[0], "intervals") if own else None for own in there)
+        return factors(self.labels, *known)
 
     def counts(self) -> dict[str, int]:
         """Trials of each label."""
@@ -103,12 +110,14 @@ class Systems:
         Raises:
             InputError: No metric at all of a system is defined.
         """
-        groups = self.column(weights, "--weights") if weights else None
-        balanced = None if groups is None else balanced_weights(groups, self.labels)
+        balance = self.balance(weights)
+        balanced = None if balance is None else balance.weights()
         found = {}
         for name, columns in self.columns.items():
+            at = self.dev.get(name, {}).get(THRESHOLD, math.nan)
+            how = settings if math.isnan(at) else replace(settings, dev_threshold=at)
             found[name] = explained_metrics(
-                *(columns, self.labels, settings),
+                *(columns, self.labels, how),
                 llrs=llrs, allow_missing=True, unpaired=self.table.unpaired, weights=balanced,
             ).values  # fmt: skip
             if all(math.isnan(value) for value in found[name].values()):
@@ -118,6 +127,10 @@ class Systems:
                     f"({counts}); give trials of every class"
                 )
         return found
+
+    def balance(self, column: str | None) -> Balance | None:
+        """What makes the values of a column count the same in each class, where one is given."""
+        return Balance.of(self.column(column, "--weights"), self.labels) if column else None
 
     def macro(self, column: str, settings: Settings) -> dict[str, dict[str, float]]:
         """Macro a-DCF of each fused score over the parts that a column says.

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from lightning_sasv.checks import Codes, Floats
-from lightning_sasv.metrics.bootstrap import replicate_weights
+from lightning_sasv.metrics.bootstrap import ClusterDraws
 from lightning_sasv.metrics.intervals import percentile_ends
 from lightning_sasv.report.curves import DET_LIMITS, DET_TASKS
 from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
@@ -34,19 +34,18 @@ class Band(NamedTuple):
     @classmethod
     def of(cls, scores: Floats, labels: Codes, speakers: np.ndarray, taus: Floats, n: int) -> Band:
         """Count the errors at thresholds, and draw speakers."""
-        names, of_trial = np.unique(speakers, return_inverse=True)
+        drawn = ClusterDraws(speakers, n)
         above = np.searchsorted(taus, scores)  # so many thresholds lie below a score
-        size = (names.size, taus.size + 1)
+        size = (drawn.names.size, taus.size + 1)
         errors, trials = [], []
         for code in CLASS_ORDER:
             own = labels == code
-            cells = of_trial[own] * size[1] + above[own]
+            cells = drawn.of_trial[own] * size[1] + above[own]
             counts = np.bincount(cells, minlength=size[0] * size[1]).reshape(size)
             total, rejected = counts.sum(1), counts.cumsum(1)[:, :-1]
             errors.append(rejected if code == CLASS_ORDER[0] else total[:, None] - rejected)
             trials.append(total)
-        drawn = np.array(list(replicate_weights(names.size, names, n)), float)
-        return cls(np.array(errors, float), np.array(trials, float), drawn)
+        return cls(np.array(errors, float), np.array(trials, float), drawn.weights)
 
     def rates(self) -> Floats:
         """Error rates of each replicate, (3, replicates, thresholds); NaN where none was drawn."""

@@ -83,15 +83,20 @@ def thin_det(scores: Floats, labels: Codes, task: str) -> DET:
 def thin_det_of(pos: Floats, neg: Floats) -> DET:
     """The same of positives and negatives."""
     _, miss, false_acceptance = det_curve(pos, neg)
+    false_acceptance, miss = thinned(np.stack([false_acceptance, miss]))
+    return DET(false_acceptance, miss, *eer(pos, neg))
+
+
+def thinned(rates: Floats) -> Floats:
+    """Rates of false acceptance and of misses, (2, points), with one point per cell of the grid."""
     low, high = ndtri(DET_LIMITS)
-    rates = np.stack([false_acceptance, miss])
     place = (ndtri(np.clip(rates, DET_LIMITS[0] / 4, 1 - 1e-9)) - low) / (high - low)
     inside = (place < 1.25).all(axis=0)
     inside[0] |= not inside.any()  # scores of no use: a curve of one point, beyond the axes
     rates, cells = rates[:, inside], np.floor(place[:, inside] * DET_CELLS)
     keep = np.concatenate([[True], (np.diff(cells, axis=1) != 0).any(axis=0)])
     keep[-1] = True
-    return DET(rates[0, keep], rates[1, keep], *eer(pos, neg))
+    return rates[:, keep]
 
 
 class Costs(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,11 @@ Draws = dict[str, dict[str, Resampled]]
 def settings_of(of: Of) -> Settings | None:
     """Costs and convention of results; nothing where they are not recorded."""
     costs, convention = of["costs"], of["eer_convention"]
-    fields = asdict(CostModel())
+    fields = CostModel().as_dict()
     if not isinstance(costs, Mapping) or not fields.keys() <= costs.keys():
         return None
-    return Settings(CostModel(**{name: costs[name] for name in fields}), convention=convention)
+    known = {name: costs[name] for name in (*fields, "c_abstain") if name in costs}
+    return Settings(CostModel(**known), convention=convention)
 
 
 def known_factors(scores: Scores) -> dict[str, np.ndarray]:

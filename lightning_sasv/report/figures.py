@@ -24,6 +24,7 @@ from lightning_sasv.report.description import Axis, Figure, Panel, Series, share
 from lightning_sasv.report.differences import forest, speakers
 from lightning_sasv.report.draws import few_speakers, known_factors
 from lightning_sasv.report.operating import operating_points
+from lightning_sasv.report.transfer_text import label_budget
 from lightning_sasv.scores.layouts import is_fusible
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 
@@ -416,6 +417,7 @@ FIGURES: dict[str, Callable[[Material], Figure | None]] = {
     "operating_points": operating_points,
     "forest": forest,
     "speakers": speakers,
+    "label_budget": label_budget,
 }
 """The figures by name; one that the results do not allow gives nothing."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -21,11 +23,13 @@ from lightning_sasv.places import stamp
 from lightning_sasv.record import Origin, Trials, set_entry, set_title
 from lightning_sasv.report import html_tables
 from lightning_sasv.report.curves import Material
+from lightning_sasv.report.decided import decided_section
 from lightning_sasv.report.description import Figure, page_part, shared
 from lightning_sasv.report.figures import SAMPLE, WORDS
 from lightning_sasv.report.html_tables import Shown
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
+from lightning_sasv.report.transfer_text import transfer_section
 from lightning_sasv.report.worth_text import worth_section
 from lightning_sasv.results import Results
 from lightning_sasv.scores.table import from_scores
@@ -33,8 +37,16 @@ from lightning_sasv.scores.table import from_scores
 SCRIPTS = ("svg", "data", "planes", "painter", "whatif", "panel", "main")
 
 
-def render_page(material: Material, figures: Sequence[Figure]) -> str:
-    """The page as text."""
+def render_page(
+    material: Material, figures: Sequence[Figure], pages: Mapping[Path, Path] | None = None
+) -> str:
+    """The page as text.
+
+    Args:
+        material: What it is of.
+        figures: Its figures.
+        pages: Where the pages of the seeds of a table are, by folder; its own among them.
+    """
     results = _with_metrics(material.results)
     data = page_data(material, figures)
     script = "\n".join(
@@ -56,7 +68,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         stamp=stamp("report", results.folder),
         scores=" ".join(f"{split}:{digest}" for split, digest in results.digests.items()),
         policy=_policy(script),
-        style=_palette() + page_part("style.css"),
+        style=palette() + page_part("style.css"),
         links="".join(f'<a href="#{f.name}">{escape(f.title)}</a>' for f in more),
         corpus=_corpus(results),
         notes="".join(f'<p class="notice">{escape(note)}</p>' for note in results.notes),
@@ -73,6 +85,7 @@ def render_page(material: Material, figures: Sequence[Figure]) -> str:
         more="".join(_section(figure, tables[figure.name]) for figure in more),
         version=__version__,
         convention=escape(html_tables.words_of(results, "eer_convention")),
+        seeds=_seeds(results.source, pages or {}),
         made_from=escape(name if results.source == results.folder else f"{name}, folder {source}"),
         cost_models="; ".join(WORDS["costs"].format(name=n, m=m) for n, m in PRESETS.items()),
         data=as_json(data),
@@ -92,7 +105,7 @@ def _only(text: str, shown: Mapping[str, bool]) -> str:
     return part.sub(lambda found: found[2] if shown[found[1]] else "", text)
 
 
-def _palette() -> str:
+def palette() -> str:
     """The colours of the figures as variables of the style sheet."""
     light, dark = (
         "".join(f"--{name}:{pair[k]};" for name, pair in shared()["palette"].items())
@@ -125,6 +138,19 @@ def _section(figure: Figure, table: str) -> str:
         f'<figure><div {place}="{name}"></div><figcaption>{escape(figure.caption)}</figcaption>'
         f"</figure>{table}</section>"
     )
+
+
+def _seeds(own: Path, pages: Mapping[Path, Path]) -> str:
+    """What lets choose between the pages of the seeds of a table."""
+    if len(pages) < 2:
+        return ""
+    options = []
+    for folder, page in pages.items():
+        place = escape(Path(os.path.relpath(page, pages[own].parent)).as_posix(), quote=True)
+        chosen = " selected" if folder == own else ""
+        name = folder.name.removeprefix("seed")
+        options.append(f'<option value="{place}"{chosen}>{escape(name)}</option>')
+    return f'<label class="chooser">seed <select id="seed">{"".join(options)}</select></label>'
 
 
 def _with_metrics(results: Results) -> Results:
@@ -180,7 +206,8 @@ def _tables(results: Results, material: Material) -> str:
             table = html_tables.metrics_table(Shown(metrics, split, shown.names))
             parts.append(f"<details><summary>{escape(title)}</summary>{table}</details>")
     parts += [html_tables.of_table(results), html_tables.fitted_table(results)]
-    parts.append(worth_section(results.source))
+    parts.append(decided_section(results))
+    parts += [worth_section(results.source), transfer_section(results.source)]
     if results.table is not None and not results.whole:
         parts.append(f"<h3>Over all seeds</h3>{html_tables.markdown_table(results.table)}")
     return "".join(parts)

@@ -22,12 +22,14 @@ from lightning_sasv.report.bands import Band
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
 from lightning_sasv.results import PREFIX
-from lightning_sasv.trials import FusedScores
+from lightning_sasv.trials import FusedScores, claimed_speakers
 
 RHO = 2 / 3
 """Spoof share, weighted by cost, that the files show: that of the costs a-dcf1."""
-RHOS = {"2/3": RHO, "0.1": 0.1, "1/3": 1 / 3, "1/2": 0.5, "0.9": 0.9}
-"""Spoof shares that the page lets choose."""
+RHOS = dict(
+    sorted([("2/3", RHO), *((f"{k / 10:.1f}", k / 10) for k in range(11))], key=lambda r: r[1])
+)
+"""Spoof shares where the slider of the page stops."""
 TAUS = np.unique([*np.linspace(-6, 6, 25), 0.511])
 
 
@@ -130,9 +132,10 @@ def _rows(material: Material, name: str) -> Iterator[tuple[str, list[_Row]]]:
     fused = system.of(trials) if system is not None and system.gives_llrs else None
     band = None
     if n and trials.speaker is not None:
-        band = Band.of(scores, trials.label, trials.speaker.astype(str), TAUS, n)
+        speakers = np.array(claimed_speakers(trials.speaker.astype(str).tolist()))
+        band = Band.of(scores, trials.label, speakers, TAUS, n)
     none = np.full(TAUS.size, math.nan)
-    for key, rho in RHOS.items():
+    for key, rho in sorted(RHOS.items(), key=lambda one: one[1] != RHO):  # what is shown first
         found = costs_at(scores, trials.label, TAUS, rho, task)
         policy = none if fused is None else policy_costs_at(fused, trials.label, TAUS, rho)
         ends = (none, none) if band is None else band_at(band, TAUS, rho)

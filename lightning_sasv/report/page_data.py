@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def page_data(material: Material, figures: Sequence[Figure]) -> dict[str, Any]:
             {"name": name, "pair": material.pair_of(name), "eer": det["sasv"].eer}
             for name, det in material.det.items()
         ],
-        "presets": {name: asdict(model) for name, model in COSTS.items()},
+        "presets": {name: model.as_dict() for name, model in COSTS.items()},
         "policies": WORDS["policies"],
         "parts": WORDS["parts"],
         "pairs": [_pair(pair, results.scores.label) for pair in material.pairs],

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings, is_doubtful, marked
+from lightning_sasv.fusion.zoo import JOINT_SYSTEMS
 from lightning_sasv.metrics.registry import BRIEF, METRICS, Metric, in_unit, metrics_for
 from lightning_sasv.metrics_file import (
     SAME,
@@ -269,7 +270,10 @@ def notes(rows: Sequence[Row], metrics: Metrics, sure: Sure) -> list[str]:
         lines.append(known["paper"])
     if of["simulated"] is True or of["corpus"] == TWIN:
         lines.append(known["twin"])
-    own = any("network" in entry for entry in metrics.values())
+    if joint := [name for name in metrics if name in JOINT_SYSTEMS]:
+        listed = " and ".join(filter(None, [", ".join(joint[:-1]), joint[-1]]))
+        lines.append(f"{listed}: {known['joint']}")
+    own = any("network" in metrics.get(name, {}) for name in ("B1v2", "Post"))
     if own or any(r.system in ("B1v2", "Post") and r.cells["sasv_eer"].paper for r in rows):
         lines.append(known["network" if own else "one_network"])
     return lines

@@ -34,7 +34,7 @@ from lightning_sasv.metrics_file import (
 )
 from lightning_sasv.record import NOT_RECORDED, is_part
 from lightning_sasv.results import warnings_of
-from lightning_sasv.trials import SPLITS
+from lightning_sasv.trials import CLASS_ORDER, SPLITS
 
 
 def make_table(left: Iterable[str], right: Iterable[str], **look: Any) -> Table:
@@ -79,6 +79,19 @@ def print_counted(result: Any) -> None:
         if any(metric.name in own for own in texts.values()):
             table.add_row(metric.title(), *(own.get(metric.name, "") for own in texts.values()))
     console.print(table)
+    for column, system, groups in result.group_texts():
+        shown = [
+            one
+            for one in metrics_for("groups")
+            if any(one.name in own for own in groups.values())
+            and not (column == "attack" and one.name in _NOT_OF_ATTACKS)
+        ]
+        for part in _parts(shown, console.width - 44):
+            table = make_table([column], [one.title() for one in part])
+            table.title = f"{system} by {column}"
+            for group, own in groups.items():
+                table.add_row(group, *(own.get(one.name, "") for one in part))
+            console.print(table)
     for line in result.verdicts():
         console.print(line)
 
@@ -259,11 +272,23 @@ def print_policies(
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
+    unsure = []
     for system, policies in results.items():
         for policy, one in policies.items():
             style = "bold" if (system, policy) == chosen else None
             table.add_row(system, policy, *_policy_cells(one), style=style)
+            unsure += [f"unsure, {system} {policy}: {_unsure(one)}"] if one.unsure else []
     Terminal(wrap=True).print(table)
+    for line in unsure:
+        Terminal(wrap=True).print(line)
+
+
+def _unsure(one: Any) -> str:
+    """Share of the trials on which nothing was decided, by class where that is known."""
+    if one.actual is None:
+        return f"{100 * one.unsure:.2f} % of the trials"
+    shares = zip(one.actual.unsure, CLASS_ORDER, strict=True)
+    return ", ".join(f"{100 * share:.2f} % of {code}s" for share, code in shares if share == share)
 
 
 def _policy_cells(one: Any) -> list[str]:

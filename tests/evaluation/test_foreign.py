@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import polars as pl
 import pytest
 
 from lightning_sasv import evaluation
+from lightning_sasv.decisions import PRESETS
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.definitions import read_points, read_rates
+from lightning_sasv.metrics.bootstrap import replicate_weights
 from lightning_sasv.metrics.functional import ASVSPOOF5_RATES, ASVRates, a_dcf
 from lightning_sasv.metrics.registry import explained_metrics
 from lightning_sasv.scores import convert, read_table, write_scores
@@ -295,6 +298,22 @@ def test_macro_is_the_mean_over_parts(tmp_path: Path) -> None:
         evaluated(files[0], macro=True)
 
 
+def _balanced_cost(
+    score: np.ndarray, label: np.ndarray, codec: np.ndarray, counts: np.ndarray
+) -> float:
+    """Actual a-DCF whose rates are means over codecs, of drawn trials."""
+    model, rates = PRESETS["a-dcf1"], []
+    accepted = score > -model.log_beta
+    for code, wrong in ((1, ~accepted), (2, accepted), (0, accepted)):
+        each = []
+        for name in np.unique(codec):
+            cell = (label == code) & (codec == name)
+            if counts[cell].sum():
+                each.append((counts * wrong)[cell].sum() / counts[cell].sum())
+        rates.append(np.mean(each))
+    return float(np.dot(model.weights, rates) / model.default_cost)
+
+
 def test_every_condition_can_count_the_same(tmp_path: Path) -> None:
     scores = toy_scores(300)
     scores.extra["sasv_score"] = scores.asv + scores.cm / 10
@@ -311,8 +330,25 @@ def test_every_condition_can_count_the_same(tmp_path: Path) -> None:
     for name in ("sasv_eer", "cllr", "cllr_min", "min_a_dcf", "asv_eer", "cm_cllr_min", "t_eer"):
         assert found[name] == pytest.approx(wanted[name], abs=1e-8, nan_ok=True), name
     assert found["cllr"] != pytest.approx(evaluated(file)[0]["cllr"], abs=1e-6)
-    with pytest.raises(InputError, match="--weights gives values alone"):
-        evaluated(file, weights="codec", compare=True)
+    speakers = np.array([f"s{n // 3 % 12}" for n in range(300)])
+    file = write_scores(tmp_path / "t.csv", replace(scores, speaker=speakers))
+    out = str(tmp_path / "out.json"), str(tmp_path / "out.csv")
+    result = evaluation.evaluate(
+        str(file), weights="codec", ci="speaker", replicates=60, json=out[0], csv=out[1]
+    )
+    drawn = result.draws.systems["t"]["act_a_dcf"].replicates
+    wanted_ones = [
+        _balanced_cost(own["sasv"], scores.label, codec, counts)
+        for counts in replicate_weights(300, speakers, 60)
+    ]
+    np.testing.assert_allclose(drawn, wanted_ones, rtol=1e-8)
+    entry = json.loads(Path(out[0]).read_text())["systems"]["t"]["sets"]["trials"]
+    assert entry["weights"] == "codec"
+    ends = result.interval("t", "act_a_dcf")
+    assert ends is not None
+    assert entry["intervals"]["act_a_dcf"]["low"] == ends.low
+    rows = pl.read_csv(out[1]).filter(pl.col("metric") == "act_a_dcf")
+    assert rows.select("group", "low").rows() == [("weights=codec", ends.low)]
     with pytest.raises(InputError, match=r"no column 'room'.*--weights needs it"):
         evaluated(file, weights="room")
 

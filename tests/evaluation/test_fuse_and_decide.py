@@ -231,3 +231,38 @@ def test_costs_of_fused_systems_have_their_names(pair: Pair) -> None:
     at = fused.metrics["L3"]["sets"]["dev"]["values"]["a_dcf_threshold"]
     wanted = a_dcf(score, pair[1].labels(), threshold=at).actual
     assert fused.metrics["L3"]["sets"]["eval"]["values"]["dev_a_dcf"] == pytest.approx(wanted)
+
+
+def test_unsure_by_a_price_and_outside_of_dev(pair: Pair, tmp_path: Path) -> None:
+    dev, evaluation = (str(table.path) for table in pair)
+    fuse(dev=dev, eval=evaluation, systems="L3t", out=str(tmp_path / "out"))
+    price = tmp_path / "price.yaml"
+    price.write_text("c_abstain: 0.1\n")
+    where = {"fitted": str(tmp_path / "out"), "out": str(tmp_path / "d.csv"), "overwrite": True}
+    plain = decide(evaluation, **where, costs="equal")
+    never = decide(evaluation, **where, costs="equal", compare=True)
+    assert plain.results["L3t"]["bayes"] == never.results["L3t"]["bayes"]
+    found = decide(evaluation, **where, costs=str(price))
+    llrs = found.frame["asv_llr"].to_numpy(), found.frame["cm_llr"].to_numpy()
+    parts = np.exp(-llrs[0]), np.exp(-llrs[1])
+    risks = np.stack([parts[0] + parts[1], np.ones(len(parts[0])), 0.1 * (1 + parts[0] + parts[1])])
+    words = np.array(["accept", "reject", "unsure"])[risks.argmin(axis=0)]
+    assert found.frame["decision"].to_list() == words.tolist()
+    one = found.results["L3t"]["bayes"]
+    assert one.unsure == (words == "unsure").mean() > 0
+    assert one.actual is not None
+    labels = pair[1].labels()
+    assert one.actual.unsure == tuple(
+        (words[labels == code] == "unsure").mean() for code in (1, 2, 0)
+    )
+    told: list[str] = []
+    price.write_text("c_abstain: 0.7\n")
+    idle = decide(evaluation, **where, costs=str(price), tell=told.extend)
+    assert idle.frame["decision"].to_list() == plain.frame["decision"].to_list()
+    assert any("c_abstain 0.7 never acts" in line for line in told)
+    far = decide(evaluation, **where, costs="equal", level=0.2).frame["decision"].to_numpy()
+    before = plain.frame["decision"].to_numpy()
+    assert (far[before == "reject"] == "reject").all()
+    assert 0 < (far == "unsure").sum() < (before == "accept").sum()
+    with pytest.raises(InputError, match=r"--level must lie in \[.*least possible"):
+        decide(evaluation, **where, level=1e-6)

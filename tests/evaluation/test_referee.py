@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from lightning_sasv.cli import main
-from lightning_sasv.evaluation import Verdict, evaluate, referee
+from lightning_sasv.evaluation import Verdict, evaluate, fuse, referee
 from lightning_sasv.files import sha256
 from lightning_sasv.fusion import fit_systems
 from lightning_sasv.scores import read_scores, write_scores
@@ -223,3 +223,57 @@ def test_the_set_of_a_claim_selects_files_and_trials(tmp_path: Path) -> None:
         found = judged(tmp_path, *({**claimed, "set": name} for name in ("dev", "test", "none")))
         assert [one.value for one in found[:2]] == pytest.approx(values)
         assert found[2].status.startswith("cannot be recomputed (no ")
+
+
+def test_systems_are_fitted_on_dev(tmp_path: Path) -> None:
+    """What ``fuse`` gives on the same files, read in another folder."""
+    data = tmp_path / "data"
+    data.mkdir()
+    sets = {name: toy_scores(300, seed=k) for k, name in enumerate(("dev", "eval"))}
+    for name, scores in sets.items():
+        write_scores(data / f"{name}.csv", scores)
+    options = {"dev": str(data / "dev.csv"), "eval": str(data / "eval.csv")}
+    fused = fuse(**options, systems="L2c,L3c", out=str(tmp_path / "out"))
+    values = {name: own["sets"]["eval"]["values"] for name, own in fused.metrics.items()}
+    listed = {n: [{"path": f"{n}.csv", "sha256": sha256(data / f"{n}.csv")}] for n in sets}
+    both = {"metric": "sasv_eer", "dev": listed["dev"], "files": listed["eval"]}
+    claims = [
+        {**both, "system": name, "metric": metric, "published": f"{scale * own[metric]:.6f}"}
+        for name, own in values.items()
+        for metric, scale in (("sasv_eer", 100), ("cllr", 1), ("min_a_dcf", 1))
+    ]
+    wrong = {**both, "system": "L3cc", "published": "1"}
+    (tmp_path / "claims.yaml").write_text(json.dumps({"claims": [*claims, {**wrong}]}))
+    found = referee(str(tmp_path / "claims.yaml"), files=str(data), replicates=39)
+    assert "no system 'L3cc' to fit; did you mean L3c?" in found[-1].status
+    (tmp_path / "claims.yaml").write_text(json.dumps({"claims": claims}))
+    found = referee(str(tmp_path / "claims.yaml"), files=str(data), replicates=39)
+    assert [one.status for one in found] == ["equal"] * 6
+
+
+def test_a_page_of_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_scores(tmp_path / "eval.csv", toy_scores(speakers=12))
+    claims = [
+        claim("cm_eer", "1.0", file, source="A paper | page 2", note="two\nlines"),
+        claim("cm_eer", "1.0", source="A paper | page 2"),
+    ]
+    content = {"title": "My claims", "about": "What they are.", "claims": claims}
+    (tmp_path / "claims.yaml").write_text(json.dumps(content))
+    page = tmp_path / "page.md"
+    command = ["referee", str(tmp_path / "claims.yaml"), "--markdown", str(page)]
+    for _ in range(2):  # the second replaces the first
+        main([*command, "--replicates", "39"])
+    assert f"Written to {page}" in " ".join(capsys.readouterr().out.split())
+    lines = page.read_text().splitlines()
+    assert lines[:3] == ["# My claims", "", "What they are."]
+    first, second = (line for line in lines if line.startswith("| x |"))
+    assert first.startswith("| x | `cm_eer` % | – | 1.0 | ")
+    assert first.endswith("| two lines |")
+    assert second.endswith("| – | cannot be recomputed (no score files) |  |")
+    assert lines.index("## Recomputed") < lines.index("## Not recomputed here")
+    assert lines[-1] == "- A paper \\| page 2"
+    page.write_text("my own notes")
+    assert "something else than published" in failure_of(capsys, *command)
+    assert page.read_text() == "my own notes"
+    main([*command, "--replicates", "39", "--overwrite"])
+    assert page.read_text().splitlines() == lines

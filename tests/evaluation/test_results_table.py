@@ -200,3 +200,32 @@ def test_systems_are_named_in_front_of_their_files(
     odd.write_bytes(one.read_bytes())
     assert list(evaluate([str(odd)], **options).metrics) == ["A"]
     assert "nowhere.csv" in failure_of(capsys, "evaluate", "mine=nowhere.csv")
+
+
+def test_scores_of_dev_give_its_threshold_and_the_reference(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.read_csv(file)
+    dev = tmp_path / "dev.csv"
+    frame.with_columns(pl.col("sasv_A") + 0.25, pl.col("sasv_B") - 0.25).write_csv(dev)
+    found = evaluate(file, systems="A,B", compare=True, replicates=199, dev=str(dev))
+    for name, shift in (("A", 0.25), ("B", -0.25)):
+        scores, labels = frame[f"sasv_{name}"].to_numpy(), frame["label"].to_numpy()
+        own = all_metrics(None, None, scores, evaluate_labels(labels))
+        rates = [np.mean(scores[labels == kind] > own["a_dcf_threshold"] + shift)
+                 for kind in ("target", "nontarget", "spoof")]  # fmt: skip
+        cost = 0.9 * (1 - rates[0]) + 10 * 0.05 * rates[1] + 20 * 0.05 * rates[2]
+        assert found.metrics[name]["dev_a_dcf"] == pytest.approx(cost / 0.9, abs=1e-12)
+    assert "others are compared with the best on dev, by --dev" in found.notes
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    frame.select("speaker", "utterance", "label", "sasv_A").write_csv(one)
+    frame.select("speaker", "utterance", "label", pl.col("sasv_A")).write_csv(two)
+    alone = evaluate(f"mine={one}", ci="none", dev=str(two)).metrics["mine"]
+    assert alone["dev_a_dcf"] == pytest.approx(alone["min_a_dcf"], abs=1e-12)
+    said = failure_of(capsys, "evaluate", str(file), "--systems", "A,B", "--dev", str(two))
+    assert "--dev: no fused score of B among A; name its file B=FILE" in said
+
+
+def evaluate_labels(words: np.ndarray) -> np.ndarray:
+    """Codes of labels."""
+    return np.array([{"spoof": 0, "target": 1, "nontarget": 2}[word] for word in words])

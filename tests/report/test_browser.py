@@ -17,9 +17,12 @@ from lightning_sasv.decisions import (
     expected_cost,
     nonlinear_score,
 )
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional import a_dcf, sasv_eers
+from lightning_sasv.report import write_report
 from lightning_sasv.results import Results
 from lightning_sasv.trials import FusedScores, TrialClass
+from tests.report.conftest import write_small_table
 from tests.report.driving import choose, model_of, numbers, open_page, press, requests, settle
 
 pytestmark = pytest.mark.slow
@@ -257,3 +260,31 @@ def test_choosing_a_system_redraws_every_figure(browser: Any, real_page: Path) -
         browser.execute_script("arguments[0].click()", chip)
     browser.execute_async_script("setTimeout(arguments[0], 800)")
     assert browser.get_log("browser") == []
+
+
+def test_costs_over_operating_points_follow_the_slider(browser: Any, real_page: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    open_page(browser, real_page)
+    shown = browser.find_element("css selector", ".range output")
+    assert shown.text == "ρ̃ = 2/3"
+    figure = browser.find_element("id", "operating_points")
+    before = figure.get_attribute("innerHTML")
+    press(browser, "choose-rho", Keys.RIGHT, 2)
+    browser.execute_async_script("setTimeout(arguments[0], 300)")
+    assert shown.text == "ρ̃ = 0.8"
+    assert figure.get_attribute("innerHTML") != before
+
+
+def test_the_page_of_a_table_lets_choose_a_seed(browser: Any, tmp_path: Path) -> None:
+    folder = write_small_table(tmp_path / "table")
+    write_report(str(folder), replicates=0, seed="all")
+    open_page(browser, folder / "report.html")
+    for seed, place in (("2", "seed2/"), ("3", "seed3/"), ("1", "")):
+        choose(browser, "seed", seed)
+        assert browser.current_url == (folder / f"{place}report.html").as_uri()
+        said = browser.find_element("tag name", "header").text
+        assert f"those of seed{seed}, one of 3 seeds" in said
+    assert browser.get_log("browser") == []
+    with pytest.raises(InputError, match="--seed all writes a page beside"):
+        write_report(str(folder), out=str(tmp_path / "x.html"), seed="all")

@@ -16,7 +16,7 @@ from lightning_sasv.report import write_report
 from lightning_sasv.report.bands import GRID, det_band
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.differences import forest, speakers
-from lightning_sasv.report.figures import describe
+from lightning_sasv.report.figures import FIGURES, describe
 from lightning_sasv.report.operating import RHOS, TAUS, costs_at, operating_points
 from lightning_sasv.results import Results, read_results
 from lightning_sasv.trials import TASKS
@@ -130,6 +130,14 @@ def test_of_a_table_the_forest_has_lines_of_speakers_and_of_seeds(tmp_path: Path
     assert all("speakers_needed" in row for row in figure.data)
 
 
+@pytest.fixture
+def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with data, and one without."""
+    for name in FIGURES.keys() - {"speakers", "operating_points", "forest", "det"}:
+        monkeypatch.delitem(FIGURES, name)
+
+
+@pytest.mark.usefixtures("few_figures")
 def test_data_of_figures_are_files(small_folder: Path, tmp_path: Path) -> None:
     files = write_report(
         str(small_folder), str(tmp_path / "page.html"), str(tmp_path / "f")
@@ -143,6 +151,7 @@ def test_data_of_figures_are_files(small_folder: Path, tmp_path: Path) -> None:
     ] == []
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_a_file_of_another_kind_is_not_replaced_by_data(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "run", ("B1", "L3c"))
     figures = tmp_path / "figures"

@@ -1,15 +1,33 @@
 // Puts the page together.
 
+const FEW = 6; // options that stand side by side; more are a slider
+
 function chips(place) {
-  for (const [key, options] of Object.entries(report.figures[place.dataset.chips].choices)) {
-    if (state[key] === undefined) [state[key]] = Object.keys(options);
-    for (const [value, label] of Object.entries(options)) {
+  const { choices, panels } = report.figures[place.dataset.chips];
+  for (const [key, options] of Object.entries(choices)) {
+    if (state[key] === undefined) state[key] = panels[0].of[key] ?? Object.keys(options)[0];
+    if (Object.keys(options).length > FEW) place.replaceWith(slider(key, options));
+    else for (const [value, label] of Object.entries(options)) {
       const input = element("input", { type: "radio", name: key, value });
       input.checked = value === state[key];
       input.addEventListener("change", () => choose({ [key]: value }));
       place.append(element("label", { class: "chip" }, input, element("span", {}, label)));
     }
   }
+}
+
+function slider(key, options) {
+  const values = Object.keys(options);
+  const input = element("input", { type: "range", min: 0, max: values.length - 1, step: 1, id: `choose-${key}` });
+  input.value = String(values.indexOf(state[key]));
+  const shown = element("output", {}, options[state[key]]);
+  input.addEventListener("input", () => {
+    const value = values[Number(input.value)];
+    shown.textContent = options[value];
+    input.setAttribute("aria-valuetext", options[value]);
+    choose({ [key]: value });
+  });
+  return element("label", { class: "range" }, shown, input);
 }
 
 function grid(place) {
@@ -40,6 +58,7 @@ function start() {
   const chooser = host("system");
   for (const { name } of report.systems) chooser.append(element("option", { value: name }, name));
   chooser.addEventListener("change", () => choose({ system: chooser.value }));
+  if (host("seed")) host("seed").addEventListener("change", (event) => { window.location.href = event.target.value; });
   for (const row of all("tr[data-system]")) row.addEventListener("click", () => choose({ system: row.dataset.system }));
   for (const place of all("[data-chips]")) chips(place);
   choose({ system: report.systems.reduce((a, b) => (b.eer < a.eer ? b : a)).name });
