@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def lazy(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:

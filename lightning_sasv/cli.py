@@ -15,7 +15,14 @@ from typing import NoReturn
 
 from lightning_sasv import __version__, gate, signals
 from lightning_sasv.errors import InputError, RunError, meant
-from lightning_sasv.program import HELP, read_options, using, with_shipped, with_underscores
+from lightning_sasv.program import (
+    HELP,
+    collect_rarely,
+    read_options,
+    using,
+    with_shipped,
+    with_underscores,
+)
 from lightning_sasv.terminal import BROKEN_OFF, fail, terminal
 
 TRAINING = {
@@ -25,6 +32,8 @@ TRAINING = {
     "predict": "score eval, or the trials of --data.trials, with a checkpoint; no metrics",
 }
 COMMANDS = {
+    "configs": ("starting", "configs", "list our configurations, or show one"),
+    "init": ("starting", "init", "write a folder to start an experiment from"),
     "table": ("table", "table", "Table 1: every system, every seed, beside the paper's numbers"),
     "extract": ("extract", "extract", "turn audio into ECAPA-TDNN and AASIST embeddings"),
     "sweep": ("table", "sweep", "run a W&B sweep file, online or offline"),
@@ -32,17 +41,24 @@ COMMANDS = {
     "import": (
         "corpus",
         "import_corpus",
-        "turn the challenge's embedding pickles into memory-mapped stores",
+        "turn the challenge's embedding pickles into stores, or join shards of `extract`",
     ),
     "download": ("download", "download", "fetch public scores, protocols, embeddings or weights"),
     "export": ("export", "export", "write a fitted system as a checked bundle for deployment"),
+    "drift": ("bundles", "drift", "whether the thresholds of a bundle hold on new scores"),
+    "verify": ("bundles", "verify", "accept or reject recordings: the enrolled speaker, live?"),
+    "enrol": ("bundles", "enrol", "keep the model of a speaker for verify, or forget it"),
+    "serve": ("bundles", "serve", "answer over HTTP by a bundle: scores and recordings"),
     "fuse": ("scores", "fuse", "fit fusion systems on dev scores, fuse eval scores"),
-    "evaluate": ("scores", "evaluate", "every metric of score files; compares systems"),
-    "merge": ("scores", "merge", "add counts of trials that `evaluate --state` wrote"),
+    "evaluate": ("evaluate", "evaluate", "every metric of score files; compares systems"),
+    "merge": ("evaluate", "merge", "add counts of trials that `evaluate --state` wrote"),
     "referee": ("scores", "referee", "published values against what their score files give"),
     "decide": ("scores", "decide", "accept or reject each trial at given costs and priors"),
+    "transfer": ("scores", "transfer", "systems fitted on one corpus on the scores of another"),
     "convert": ("scores", "convert", "turn a score file into another format"),
     "report": ("report", "report", "results as an HTML page and figures"),
+    "schema": ("starting", "schema", "JSON schema of a kind of YAML file, for editors"),
+    "completion": ("starting", "completion", "completion of commands and options for a shell"),
 }
 """Command: module of ``lightning_sasv.commands``, function, what it does."""
 
@@ -60,8 +76,9 @@ def usage() -> str:
         f"commands:\n{lines}\n\n"
         f"{HELP}\n"
         "`lightning COMMAND --help` lists the options of a command.\n"
-        "First steps: `lightning fit --config configs/L3c.yaml` trains on the embedded twin,\n"
-        "a simulated corpus; `--data.root DIR` takes real embeddings and protocols instead.\n"
+        "First steps: `lightning fit --config L3c` trains on the embedded twin, a simulated\n"
+        "corpus; `--data.root DIR` takes real embeddings and protocols; `lightning init DIR`\n"
+        "writes a folder to go on from.\n"
     )
 
 
@@ -79,6 +96,14 @@ def command_function(command: str) -> Callable[..., None]:
         import_module(f"lightning_sasv.commands.{module}"), name
     )
     return function
+
+
+def with_functions() -> dict[str, tuple[Callable[..., None] | None, str]]:
+    """Function of every command, none of the training commands, and what it does."""
+    return {
+        **{name: (None, what) for name, what in TRAINING.items()},
+        **{name: (command_function(name), what) for name, (_, _, what) in COMMANDS.items()},
+    }
 
 
 def _run_function(command: str, args: Sequence[str]) -> None:
@@ -117,6 +142,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     own_process = args is None
     if own_process:
+        collect_rarely()
         signals.obey()
     with terminal():
         try:

@@ -101,6 +101,13 @@ def print_written(path: str | Path) -> None:
     print_note(f"Written to {path}")
 
 
+def print_checked(parts: Sequence[str]) -> None:
+    """Say what ``--check`` found sound."""
+    for part in parts:
+        print_note(f"checked: {part}")
+    print_note("nothing was run, and nothing was written")
+
+
 @contextmanager
 def progress(unit: str = "", output: bool = False) -> Iterator[Begin]:
     """Progress bars on standard error, where that is a terminal.

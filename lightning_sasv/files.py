@@ -34,10 +34,11 @@ def ensure_directory(path: str | Path) -> Path:
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path, mode: int = 0o666) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it is flushed and renamed to ``path``.
 
-    On an exception the temporary file is removed and an older ``path`` stays as it was.
+    On an exception the temporary file is removed and an older ``path`` stays as it was. ``mode`` is
+    what the user's mask is taken from; until then nobody else can read the file.
     """
     path = Path(path)
     ensure_directory(path.parent)
@@ -48,7 +49,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        _publish(temporary, path, 0o666)
+        _publish(temporary, path, mode)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
@@ -232,7 +233,9 @@ def sha256(path: str | Path) -> str:
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """Processor cores that this process may use; in a SLURM job no more than it was given."""
+    free = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):  # not on every system
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        free = len(os.sched_getaffinity(0))
+    given = (os.environ.get(f"SLURM_CPUS_{name}", "") for name in ("PER_TASK", "ON_NODE"))
+    return min(free, *(int(number) for number in given if number.isdecimal() and int(number)), free)

@@ -31,6 +31,16 @@ def check_comet() -> None:
         )
 
 
+def mlflow_folder(folder: str | None) -> dict[str, str]:
+    """Arguments of MLflow's logger for the folder of its runs, from where the command runs.
+
+    MLflow remembers folders as they are named, wherever the process is; and newer versions of it
+    want to be asked for folders, unless the user has said otherwise.
+    """
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    return {} if folder is None else {"save_dir": str(Path(folder).absolute())}
+
+
 def check_workspace() -> None:
     """Refuse settings that the current folder has for W&B, but for names and the user's server.
 

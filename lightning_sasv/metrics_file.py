@@ -209,6 +209,8 @@ def check_merge(there: Metrics, new: Metrics, path: str | Path) -> None:
             continue  # an addition to what is there
         for other, own, noted in blocks(there):
             fields: tuple[str, ...] = SAME if own == split else SAME_CORPUS
+            if own != split and _trained_on(of) == _trained_on(noted) is not None:
+                continue  # a set of another corpus on purpose
             kept = own == split and bool({one for one, _, _ in blocks(there, split)} - new.keys())
             if own == split and not kept and (is_part(of) or is_part(noted)):
                 fields = fields[1:]
@@ -221,6 +223,11 @@ def check_merge(there: Metrics, new: Metrics, path: str | Path) -> None:
                 "now): nothing was changed; choose another folder, or add --overwrite to replace "
                 "them"
             )
+
+
+def _trained_on(of: Of) -> str | None:
+    """Corpus of the training, where one of the sets is of another."""
+    return str(of["trained_on"]) if "trained_on" in of else None
 
 
 _NAMES = {"fingerprint": "trials fingerprint"}

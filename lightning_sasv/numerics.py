@@ -1,11 +1,14 @@
-"""Formulas that take arrays and tensors alike, and the one minimiser.
+"""Formulas that take arrays, tensors and plain floats alike, and the one minimiser.
 
-Tensors are recognised without importing torch; what is made of them keeps device and gradient.
+Tensors are recognised without importing torch; what is made of them keeps device and gradient. A
+float stays one: for a single trial `math` is twenty times as fast as arrays of length one.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,13 +24,32 @@ _FLAT, _NEARLY_FLAT, _NO_GAIN = 1e-12, 1e-4, 1e-8
 _DECREMENT, _ROUNDING = 1e-18, 1e-16
 
 
+class PlainFloats:
+    """What formulas ask of numpy, for plain floats."""
+
+    log, log1p, exp, sqrt = math.log, math.log1p, math.exp, math.sqrt
+    minimum, maximum, searchsorted = min, max, bisect_left
+
+    @staticmethod
+    def clip(value: Any, low: Any, high: Any) -> Any:
+        """The value, or the bound it lies beyond."""
+        return low if value < low else high if value > high else value
+
+    @staticmethod
+    def where(condition: bool, first: Any, second: Any) -> Any:
+        """One of the two."""
+        return first if condition else second
+
+
 def namespace(values: Any) -> Any:
-    """The module whose functions take these values: torch for a tensor, numpy for all else.
+    """What has the functions for these values: torch for a tensor, numpy for all but a float.
 
     Example:
         >>> namespace([0.5]).__name__
         'numpy'
     """
+    if type(values) is float:
+        return PlainFloats
     return sys.modules["torch"] if is_tensor(values) else np
 
 
@@ -43,6 +65,9 @@ def log_add(first: Any, second: Any) -> Any:
         >>> log_add(np.array([0.0, 1000.0]), np.array([0.0, -1000.0]))
         array([6.93147181e-01, 1.00000000e+03])
     """
+    if type(first) is float:
+        top, low = (first, second) if first > second else (second, first)
+        return top + math.log1p(math.exp(low - top)) if low > -math.inf else top
     if is_tensor(first):
         return first.logaddexp(second)
     top = np.maximum(first, second)  # four times as fast as numpy's logaddexp
@@ -55,8 +80,9 @@ def sigmoid(values: Any) -> Any:
     """``1 / (1 + e^(−x))`` without overflow."""
     if is_tensor(values):
         return values.sigmoid()
-    small = np.exp(-np.abs(values))
-    return np.where(values >= 0, 1.0, small) / (1 + small)
+    xp = namespace(values)
+    small = xp.exp(-abs(values))
+    return xp.where(values >= 0, 1.0, small) / (1 + small)
 
 
 def softmax(logits: Sequence[Any]) -> Any:

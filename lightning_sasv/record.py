@@ -14,7 +14,7 @@ import hashlib
 import math
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -28,7 +28,7 @@ from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.metrics.functional.dcf import rates_at_eer
 from lightning_sasv.metrics.functional.points import Classes, Unpaired
 from lightning_sasv.metrics.registry import DEFAULTS, Settings, explained
-from lightning_sasv.trials import TWIN, TrialClass
+from lightning_sasv.trials import TWIN, TrialClass, claimed_speakers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -67,6 +67,7 @@ class Origin:
         device: ``cpu``, or ``cuda:`` and its name.
         threads: CPU threads, where they matter.
         precision: Of the network, or of the arithmetic on its scores.
+        trained_on: Corpus of the training, where it was meant to be another one.
     """
 
     corpus: str | None
@@ -78,6 +79,7 @@ class Origin:
     device: str = "cpu"
     threads: int | None = None
     precision: str = "64-true"
+    trained_on: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,14 @@ class Trials:
             for name in names
         ]
         return self.table.frame.select(pl.concat_str(cells, separator="\t")).to_series()
+
+    @cached_property
+    def speakers(self) -> pl.Series | None:
+        """Enrolled speaker of each trial, where they are known; models of one speaker are one."""
+        import polars as pl
+
+        known = "speaker" in self.table
+        return pl.Series(claimed_speakers(self.table.frame["speaker"])) if known else None
 
     @cached_property
     def labels(self) -> np.ndarray:
@@ -141,7 +151,8 @@ class Trials:
         part = counts != expected
         spoof = pl.col("label") == "spoof"
         attacks = self.table.frame.filter(spoof)["attack"] if "attack" in self.table else None
-        return {
+        other = {"trained_on": origin.trained_on} if origin.trained_on else {}
+        return other | {
             "corpus": origin.corpus,
             "simulated": origin.simulated or origin.corpus == TWIN or None,
             "scale": origin.scale,
@@ -152,7 +163,7 @@ class Trials:
             "expected": expected,
             "part": part,
             "cause": self.table.cause if part else None,
-            "speakers": self.table.frame["speaker"].n_unique() if "speaker" in self.table else None,
+            "speakers": None if self.speakers is None else self.speakers.n_unique(),
             "attacks": None if attacks is None else attacks.n_unique(),
         }
 
@@ -211,10 +222,10 @@ def _misses(columns: Columns, values: Mapping[str, float], trials: Trials) -> Of
     """How the misses at the threshold of the SASV-EER are spread over speakers."""
     none: Of = {"speakers_without_miss": None, "largest_miss_share": None}
     threshold = values.get("sasv_threshold", math.nan)
-    if "speaker" not in trials.table or math.isnan(threshold):
+    speakers = trials.speakers
+    if speakers is None or math.isnan(threshold):
         return none
     missed = (trials.labels == TrialClass.TARGET) & (columns["sasv"] <= threshold)
-    speakers = trials.table.frame["speaker"]
     found = speakers.filter(missed).value_counts()["count"]
     share = found.max() / len(speakers.filter(missed)) if len(found) else None  # type: ignore[operator]
     return {"speakers_without_miss": speakers.n_unique() - len(found), "largest_miss_share": share}
@@ -223,7 +234,7 @@ def _misses(columns: Columns, values: Mapping[str, float], trials: Trials) -> Of
 def named_costs(costs: CostModel) -> Of:
     """Costs and priors with their name: that of the preset with these numbers, or ``own``."""
     name = next((name for name, preset in PRESETS.items() if preset == costs), "own")
-    return {"name": name, **asdict(costs)}
+    return {"name": name, **costs.as_dict()}
 
 
 def _t_eer(values: Mapping[str, float], how: Settings) -> Of | None:
@@ -311,6 +322,6 @@ def costs_words(of: Mapping[str, Any], field: str = "costs") -> str:
         return NOT_RECORDED
     if costs.get("name") in PRESETS:
         return str(costs["name"])
-    numbers = [costs.get(name) for name in asdict(CostModel())]
+    numbers = [costs.get(name) for name in CostModel().as_dict()]
     shown = [f"{one:.3g}" if isinstance(one, int | float) else NOT_RECORDED for one in numbers]
     return f"own: C {', '.join(shown[:3])}; π {', '.join(shown[3:])}"

@@ -578,7 +578,7 @@ def _fused(
     scores: Scores, path: Path, systems: Mapping[str, FittedSystem], notes: list[str]
 ) -> dict[str, np.ndarray]:
     """Fused scores of the file, of fitted systems where the file lacks them; known names first."""
-    from lightning_sasv.fusion import SYSTEMS
+    from lightning_sasv.fusion import KNOWN
 
     names = [name for name in scores.extra if name.startswith(PREFIX)]
     found = {name.removeprefix(PREFIX): scores.extra[name] for name in names}
@@ -602,5 +602,5 @@ def _fused(
             f"{path} has no column {PREFIX}<system> and {path.parents[1] / 'fitted'} no fitted "
             "system; fuse the scores first with `lightning fuse`"
         )
-    order = [*(name for name in SYSTEMS if name in found), *sorted(found.keys() - SYSTEMS.keys())]
+    order = [*(name for name in KNOWN if name in found), *sorted(found.keys() - KNOWN.keys())]
     return {name: found[name] for name in order}

@@ -30,6 +30,9 @@ PARENT = "LIGHTNING_SASV_PARENT"
 PATIENCE = 6.0
 """Seconds that an orderly end may take."""
 
+AGAIN = 0.05
+"""Seconds until a signal is repeated whose exception could not be raised where it came."""
+
 SAME = 0.5
 """A second signal within so many seconds is the first one: sent to a process and to its group."""
 
@@ -124,6 +127,15 @@ class _Listener:
             self.raised = True
             raise Stopped(self.first)
 
+    def could_not_raise(self, what: sys.UnraisableHookArgs) -> None:
+        """A finaliser or a callback of a library met the signal: Python drops what they raise."""
+        if not isinstance(what.exc_value, Stopped):
+            sys.__unraisablehook__(what)
+        elif self.raised and not self.over:
+            self.raised = False
+            again = (os.getpid(), what.exc_value.number)
+            threading.Timer(AGAIN, os.kill, again).start()
+
     def stand_by(self) -> None:
         """The thread: signals reach it through a pipe, whatever the main thread is busy with."""
         while True:
@@ -198,8 +210,12 @@ def _ears(to_the_end: bool) -> Iterator[_Listener]:
     """A listener with its thread; unless it is needed to the end, all is then as it was before."""
     global _listener
     before = {one: signal.getsignal(one) for one in ALL}
+    hook = sys.unraisablehook
     listener = _listener = _Listener(to_the_end)
     listener.take()
+    sys.unraisablehook = listener.could_not_raise
+    if to_the_end:
+        atexit.register(ignore_signals)  # as the interpreter ends it gives handlers up
     wakeup = signal.set_wakeup_fd(listener.write, warn_on_full_buffer=False)
     thread = threading.Thread(target=listener.stand_by, name="signals", daemon=True)
     thread.start()
@@ -208,6 +224,7 @@ def _ears(to_the_end: bool) -> Iterator[_Listener]:
     finally:
         listener.raised = True
         if not to_the_end:
+            sys.unraisablehook = hook
             signal.set_wakeup_fd(wakeup)
             for one, handler in before.items():
                 signal.signal(one, handler)
@@ -279,6 +296,23 @@ def held() -> Iterator[None]:
         listener.held -= 1
         if listener.first is not None and not listener.held:
             listener.hear(listener.first)
+
+
+@contextmanager
+def left_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Leave signals to somebody who ends the work in order; nobody stands by meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wakeup = signal.set_wakeup_fd(-1)
+    taken = ALL if _listener is None else _listener.own
+    before = {one: signal.signal(one, handler) for one in taken}
+    try:
+        yield
+    finally:
+        for one, former in before.items():
+            signal.signal(one, former)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
 
 def add_helper(end: End) -> None:

@@ -19,7 +19,7 @@ from lightning_sasv.files import is_file, read_text, read_yaml
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.fusion.densities import State
-from lightning_sasv.fusion.zoo import GROUPS, SYSTEMS, FusionSettings, system_names
+from lightning_sasv.fusion.zoo import GROUPS, KNOWN, FusionSettings, system_names
 from lightning_sasv.plugins import as_other
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ Systems = dict[str, FusionSettings]
 """Settings of systems by name."""
 
 OVERRIDE = "override"
-_NAME = re.compile(r"[A-Za-z][\w+-]{0,63}", re.ASCII)
+NAME = re.compile(r"[A-Za-z][\w+-]{0,63}", re.ASCII)
 _TAKEN = ("score", "norm", "llr", *GROUPS)
 """Names that columns of score files or groups of systems have already."""
 
 
 def read_systems(text: str) -> Systems:
-    """Systems by ``L3c,my.yaml``: names, groups of names (paper, ours, all), and YAML files.
+    """Systems by ``L3c,my.yaml``: names, groups of names (paper, ours, all, joint), and YAML files.
 
     Raises:
         InputError: A name or a setting is unknown, or a file has a system of one of our names.
@@ -44,10 +44,10 @@ def read_systems(text: str) -> Systems:
     found: Systems = {}
     for part in (part.strip() for part in parts if part.strip()):
         if not part.endswith((".yaml", ".yml")) and not is_file(part):
-            found |= {name: cast("FusionSettings", SYSTEMS[name]) for name in system_names(part)}
+            found |= {name: cast("FusionSettings", KNOWN[name]) for name in system_names(part)}
             continue
         own = _read(part)
-        if twice := [name for name in own if name in found and SYSTEMS.get(name) != found[name]]:
+        if twice := [name for name in own if name in found and KNOWN.get(name) != found[name]]:
             raise InputError(f"--systems: {part} has the system {twice[0]} of another file")
         found |= own
     return found or {name: {} for name in system_names(text)}
@@ -55,7 +55,7 @@ def read_systems(text: str) -> Systems:
 
 def own_systems(systems: Systems) -> Systems:
     """Those that are not ours as they are."""
-    return {name: own for name, own in systems.items() if SYSTEMS.get(name) != own}
+    return {name: own for name, own in systems.items() if KNOWN.get(name) != own}
 
 
 def _read(path: str) -> Systems:
@@ -74,7 +74,7 @@ def _read(path: str) -> Systems:
 def _settings(name: Any, given: Any, where: _Places) -> FusionSettings:
     """Settings of one system, checked."""
     place = ["systems", name]
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name in _TAKEN:
         raise where.error(place, "a name is of letters, digits, _, + and -, and no word of ours")
     if not isinstance(given, dict):
         raise where.error(place, "expected settings, such as {density: gaussian, rule: nonlinear}")
@@ -82,7 +82,7 @@ def _settings(name: Any, given: Any, where: _Places) -> FusionSettings:
     override, own = given.get(OVERRIDE, False), {k: v for k, v in given.items() if k != OVERRIDE}
     if not isinstance(override, bool):
         raise where.error([*place, OVERRIDE], f"expected true or false, got {override!r}")
-    if name in SYSTEMS and not override:
+    if name in KNOWN and not override:
         raise where.error(
             place, f"{name} is a built-in system; choose another name, or add {OVERRIDE}: true"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -37,6 +39,9 @@ TWIN = "twin"
 
 OWN_CM = "cm_score_"
 """Beginning of the name of a column of CM scores of one system's own network."""
+
+OWN_ASV = "asv_score_"
+"""The same for networks that give both scores of a trial."""
 
 CLASS_ORDER = (TrialClass.TARGET, TrialClass.NONTARGET, TrialClass.SPOOF)
 """The classes, positives first."""
@@ -116,9 +121,28 @@ class Scores:
         own = {name: getattr(self, name) for name in named}
         return {name: values for name, values in (own | self.extra).items() if values is not None}
 
-    def cm_of(self, system: str) -> Any:
-        """CM scores that a system fuses: of its own network, ``cm_score_<system>``, or shared."""
-        return self.extra.get(f"{OWN_CM}{system}", self.cm)
+    def of_system(self, system: str) -> Scores:
+        """The scores that a system fuses: ``cm_score_<system>`` of its own network, or shared."""
+        asv = self.extra.get(f"{OWN_ASV}{system}", self.asv)
+        return replace(self, asv=asv, cm=self.extra.get(f"{OWN_CM}{system}", self.cm))
 
     def __len__(self) -> int:
         return len(self.label)
+
+
+_DRAWN_MODEL = re.compile(r"(SPK_\d+)_\d+")
+
+
+def claimed_speakers(models: Iterable[str]) -> list[str]:
+    """Speakers of models: those of WildSpoof, ``SPK_00001373_042``, are draws of one speaker each.
+
+    Example:
+        >>> claimed_speakers(["SPK_00001373_000", "SPK_00001373_042"])
+        ['SPK_00001373', 'SPK_00001373']
+        >>> claimed_speakers(["SPK_00001373_000", "LA_0001"])
+        ['SPK_00001373_000', 'LA_0001']
+    """
+    names = list(models)
+    known = {name: _DRAWN_MODEL.fullmatch(name) for name in set(names)}
+    found = {name: match[1] for name, match in known.items() if match}
+    return [found[name] for name in names] if len(found) == len(known) else names

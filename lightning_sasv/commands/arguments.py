@@ -4,7 +4,8 @@ A command is a function, its parameters are its options. Three things that peopl
 to ``auto_cli`` and are translated here:
 
 - ``--allow-missing`` is ``--allow_missing true``: hyphens inside names, and a bare name for yes;
-- several words for a first parameter of type ``list[str]`` (``lightning evaluate A B C``);
+- several words for a first parameter of type ``list[str]`` (``lightning evaluate A B C``), and for
+  options of several files (``lightning verify --enrol A B``);
 - functions of keyword-only parameters (``lightning fuse --dev FILE --eval FILE``) have none by
   position.
 
@@ -30,6 +31,8 @@ from lightning_sasv.program import HELP, from_file, program, with_shipped, with_
 from lightning_sasv.terminal import fail
 
 _OF_COMMANDS = ("tell", "begin")
+SEVERAL = list[str] | None
+"""Type of options that take several words."""
 _TYPE = re.compile(
     r" ?\((?P<required>required, )?type: (?P<type>.*?)(?:, default: (?P<default>.*))?\)$", re.DOTALL
 )
@@ -172,6 +175,9 @@ class CommandParser(OneLineErrors, ArgumentParser):
         return super().format_help(*args, **kwargs)
 
 
+DESCRIBED = {"columns": str | None}
+"""Columns of files are described in words; those of frames, in Python, by a mapping."""
+
 Command = Callable[..., None]
 
 
@@ -217,6 +223,14 @@ def by_position(function: Callable[..., Any]) -> bool:
     """Whether required parameters of a command are given by position."""
     parameters = inspect.signature(function).parameters.values()
     return any(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters)
+
+
+def optional_place(function: Callable[..., Any]) -> str | None:
+    """The parameter that words by position are given to though it may be left out, if any."""
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is None or not by_position(function):
+        return None
+    return first.name if get_type_hints(function)[first.name] in (SEVERAL, str | None) else None
 
 
 def options_from_files(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
@@ -276,13 +290,11 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
     """
     hints = get_type_hints(function)
     also: dict[str, str] = vars(function).get("also", {})
-    first = next(iter(inspect.signature(function).parameters), "")
-    options: list[str] = []
-    places: list[str] = []
-    rest = with_underscores(words)
+    options, places, rest = list[str](), list[str](), with_underscores(words)
     rest = options_from_files(function, rest) if also else rest
-    passes = hints.get("options") == list[str] | None
+    passes = hints.get("options") == SEVERAL
     rest, passed = _for_others(function, rest) if passes else (rest, [])
+    rest, several = (rest, []) if passes else _several(hints, rest)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
@@ -299,9 +311,42 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
             options += [f"{name}={value}"] if re.match(r"-[^-\d]", value) else [name, value]
         else:
             options.append(name)
-    if hints.get(first) == list[str] and places:
-        places = [json.dumps(places)]
-    return places + _keys_together(options) + [f"--options={json.dumps(passed)}"] * bool(passed)
+    places, given = _placed(function, hints, places)
+    options = several + given + _keys_together(options)
+    return places + options + [f"--options={json.dumps(passed)}"] * bool(passed)
+
+
+def _placed(
+    function: Callable[..., Any], hints: Mapping[str, Any], places: list[str]
+) -> tuple[list[str], list[str]]:
+    """Words by position, and the option that some are where the first parameter is optional."""
+    first = next(iter(inspect.signature(function).parameters), "")
+    if places and hints.get(first) == list[str]:
+        return [json.dumps(places)], []
+    if not places or optional_place(function) is None:
+        return places, []
+    if hints[first] == SEVERAL:
+        return [], [f"--{first}={json.dumps(places)}"]
+    return places[1:], [f"--{first}={places[0]}"]
+
+
+def _several(hints: Mapping[str, Any], words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The other words, and options of several files with all of theirs."""
+    others, found, rest = list[str](), dict[str, list[str]](), list(words)
+    while rest:
+        word = rest.pop(0)
+        name, sign, value = word.partition("=")
+        if not (name.startswith("--") and hints.get(name[2:]) == SEVERAL):
+            others.append(word)
+            continue
+        files = found.setdefault(name, [])
+        files += [value] if sign else []
+        while not sign and rest and not rest[0].startswith("--"):
+            files.append(rest.pop(0))
+    written = {
+        n: one[0] if one[0][:1] == "[" else json.dumps(one) for n, one in found.items() if one
+    }
+    return others, [f"{name}={text}" for name, text in written.items()]
 
 
 def _for_others(function: Callable[..., Any], words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -8,6 +8,7 @@ arguments are plain. What is made is looked up once more (:func:`make`).
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,14 +20,14 @@ from typing import Any, get_args, get_type_hints
 
 import torch
 from jsonargparse import Namespace
-from pytorch_lightning.loggers import CometLogger, Logger, WandbLogger
+from pytorch_lightning.loggers import CometLogger, Logger, MLFlowLogger, WandbLogger
 from pytorch_lightning.plugins import CheckpointIO
 
 from lightning_sasv import gate
 from lightning_sasv.commands.loading import KINDS, Factory, library, typed
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import is_file, read_yaml
-from lightning_sasv.loggers import check_comet, check_workspace
+from lightning_sasv.loggers import check_comet, check_workspace, mlflow_folder
 
 _THEME = "pytorch_lightning.callbacks.progress.rich_progress.RichProgressBarTheme"
 """Colours: a group of plain values that a file fills without naming it."""
@@ -43,6 +44,7 @@ LOGGER_ARGUMENTS = frozenset(
     | {"experiment_name", "run_name", "run_id", "workspace", "experiment_key", "synchronous"}
     | {"log_model", "checkpoint_name", "add_file_policy", "log_graph", "default_hp_metric"}
     | {"flush_logs_every_n_steps"}
+    | {"comment", "purge_step", "max_queue", "flush_secs", "filename_suffix"}  # of TensorBoard
 )
 """What a file may say to a logger: names and folders, no address and no key."""
 
@@ -125,7 +127,7 @@ def _check_object(spec: Any, kinds: tuple[type, ...], key: str) -> None:
     """A mapping with ``class_path``: a listed name, at a place for its kind, with fit arguments."""
     name = str(spec["class_path"])
     factory = library().get(name)
-    fits = factory is not None and issubclass(_made(factory), kinds)
+    fits = factory is not None and issubclass(made_by(factory), kinds)
     gate.admit(name, {name} if fits else (), key)
     factory = factory or typed().get(name, object)
     if factory in _FOLDERS:
@@ -150,9 +152,9 @@ def _objection(factory: Factory, argument: str, value: Any) -> str | None:
         given = None
     if value == (None if given is None else given.default):
         return None
-    if issubclass(_made(factory), Logger) and argument not in LOGGER_ARGUMENTS:
+    if issubclass(made_by(factory), Logger) and argument not in LOGGER_ARGUMENTS:
         return "could lead to an address of the file's own choice"
-    if argument in ("filename", "sub_dir"):
+    if argument in ("filename", "filename_suffix", "sub_dir"):
         path = Path(str(value))
         return "leads out of its folder" if path.is_absolute() or ".." in path.parts else None
     if argument in _OBJECTS and _OBJECTS[argument] in (None, *_keys(value)):
@@ -177,7 +179,7 @@ def _items(value: Any) -> Iterable[tuple[str, Any]]:
     return vars(value).items() if isinstance(value, Namespace) else value.items()
 
 
-def _made(factory: Factory) -> type:
+def made_by(factory: Factory) -> type:
     """What a class or a function makes."""
     made = factory if inspect.isclass(factory) else get_type_hints(factory).get("return")
     return made if isinstance(made, type) else object
@@ -221,6 +223,8 @@ def make(kind: type, *args: Any, **kwargs: Any) -> Any:
     if kind not in library().values() or name.startswith("lightning_sasv."):
         return kind(*args, **kwargs)
     try:
+        if kind is MLFlowLogger:
+            kwargs |= mlflow_folder(kwargs.get("save_dir"))
         _objects.append(kind(*args, **kwargs))
     except (InputError, OSError):
         raise
@@ -232,10 +236,15 @@ def make(kind: type, *args: Any, **kwargs: Any) -> Any:
     return _objects[-1]
 
 
+_CHANGE = "change its settings, or leave it out"
+FAILED = re.compile(rf"[\w.]+ fails as it is set up here \(.*?\); {_CHANGE}")
+"""What :func:`make` says of an object, inside of what jsonargparse makes of it."""
+
+
 def _failure(kind: type, error: BaseException) -> str:
     said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     name = f"{kind.__module__}.{kind.__qualname__}"
-    return f"{name} fails as it is set up here ({said}); change its settings, or leave it out"
+    return f"{name} fails as it is set up here ({said}); {_CHANGE}"
 
 
 def blamed(error: BaseException) -> InputError | None:

@@ -24,6 +24,8 @@ def download(name: Name, **options: Any) -> None:
         f"{name}: {len(done.files)} files, {size:,} bytes, each with its pinned SHA-256, "
         f"{done.folder}"
     )
+    for terms in dict.fromkeys((one.repository, one.terms) for one in done.files if one.terms):
+        print_line(f"{terms[0]}: {terms[1]}, says its owner; do not pass its files on")
     for path, trials in done.tables.items():
         print_line(f"{path}: {trials:,} trials")
     if name in CORPUS:
@@ -35,4 +37,4 @@ def _next_step(folder: Path) -> str:
     for name in CORPUS:
         if not all((folder / source.place).is_file() for source in SOURCES[name]):
             return f"lightning download {name} --out {folder}"
-    return f"make table DATA={folder}"
+    return f"lightning table --data.root {folder}"

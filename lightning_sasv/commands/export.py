@@ -8,18 +8,25 @@ from typing import Any
 from lightning_sasv import deploy
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_line, print_notes
+from lightning_sasv.deploy.card import inversion_lines, unsure_lines
 from lightning_sasv.files import read_json
 from lightning_sasv.fusion.doubts import warning_lines
+
+_TAKEN = {
+    "given": "the two LLRs that its network gives a trial (columns asv_score and cm_score)",
+    "single": "the one score that its network gives a trial (in columns asv_score and cm_score)",
+}
+"""What a bundle of a joint system is given, by its calibration."""
 
 
 @options_of(deploy.export)
 def export(**options: Any) -> None:
     """Say what :func:`deploy.export` wrote."""
-    folder = deploy.export(**options)
+    folder = deploy.export(**options, tell=print_notes)
     for line in _summary(folder, options["costs"]):
         print_line(line)
     about = read_json(folder / "bundle.json")
-    print_notes(warning_lines({options["system"]: about.get("warnings", [])}))
+    print_notes(warning_lines({about["system"]: about.get("warnings", [])}))
 
 
 def _summary(folder: Path, costs: str) -> list[str]:
@@ -40,4 +47,9 @@ def _summary(folder: Path, costs: str) -> list[str]:
                 f"warning: within these bounds no trial can be {limits['unreachable']}ed at these "
                 "costs; more dev trials would widen them, load(…, bounds=False) lifts them"
             )
+    lines += [*inversion_lines(about), *unsure_lines(about)]
+    if taken := _TAKEN.get(str(about["fusion"]["calibration"])):
+        lines.append(
+            f"it takes {taken}, not a cosine and a CM score; the network is not part of it"
+        )
     return [*lines, f"bundle fingerprint: {deploy.fingerprint(folder)}"]

@@ -25,6 +25,8 @@ def extract(**options: Any) -> None:
     with progress("utt", output=True) as begin:
         results = frontends.extract(**options, begin=begin)
     _summarise(results, Path(options["out"]))
+    if options["shard"] is not None:
+        print_line("Next, with all shards: lightning import SHARD... --out DIR")
     if {"cm_embd_trn", "spk_model_dev", "spk_model_eval"} <= results.keys():
         protocols = options["protocol"] or options["audio"]
         print_line(f"Next: lightning fit --data.root {options['out']} --data.protocols {protocols}")
@@ -42,7 +44,7 @@ def _summarise(results: Mapping[str, Any], target: Path) -> None:
             f"{stem}: {len(result.store):,} embeddings, {result.computed:,} of them new{rate}"
         )
     for stem, name, why in failures[:_SHOWN]:
-        print_line(f"  {stem} lacks {_short(name)}: {_short(why, 300)}")
+        print_line(f"  {stem} lacks {_short(name)}: {_short(why, 500)}")
     if len(failures) > _SHOWN:
         print_line(f"  and {len(failures) - _SHOWN} more; manifest.json lists them all")
     if not made:

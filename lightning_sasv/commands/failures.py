@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_sasv.commands.arguments import one_line
-from lightning_sasv.commands.configs import blamed
+from lightning_sasv.commands.configs import FAILED, blamed
 from lightning_sasv.errors import InputError, RunError
 
 _LOST_PROCESS = ("Connection closed by peer", "gloo", "NCCL", "Timed out waiting")
@@ -27,6 +28,15 @@ def _is_lightnings(error: Exception) -> bool:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     return isinstance(error, ValueError | TypeError | RuntimeError) and package in _LIGHTNING
+
+
+def _of_object(text: str) -> str:
+    """What is said of an object that could not be made, without the other things it could be."""
+    found = FAILED.search(text)  # one of several loggers, say
+    refused = re.search(r"\[Errno \d+\] ([^:]+): ('[^']*')", text)
+    if refused:
+        return f"cannot use {refused[2]}: {refused[1]}; choose another file or directory"
+    return found[0] if found else text
 
 
 def _of_system(error: OSError) -> InputError | None:
@@ -49,7 +59,7 @@ def as_message(error: Exception) -> InputError | RunError | None:
     if isinstance(error, OmegaConfBaseException):
         return InputError(f"configuration: {one_line(str(error))}")
     if isinstance(error, ValueError) and "Does not validate against" in str(error):
-        return InputError(one_line(str(error)))  # e.g. a logger whose package is not installed
+        return InputError(_of_object(one_line(str(error))))
     if isinstance(error, MisconfigurationException) or _is_lightnings(error):
         return InputError(f"the Trainer refuses its settings: {one_line(str(error))}")
     if isinstance(error, RuntimeError) and any(word in str(error) for word in _LOST_PROCESS):

@@ -22,11 +22,8 @@ from lightning_sasv.data.corpus import Corpus, TrialsAlone
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
-from lightning_sasv.models.origin import MadeWith, recorded
+from lightning_sasv.models.origin import OF_CORPUS, MadeWith, recorded
 from lightning_sasv.plain import fits, settings_of
-
-CORPUS = ("root", "protocols", "name", "corpus", "scale", "twin_seed")
-"""Settings that say which corpus it is."""
 
 REFITTED = ("systems", "fusion", "own_systems")
 """Settings of the model that ``--refit`` may change."""
@@ -108,14 +105,15 @@ class Origin:
 
     def _data_on_request(self, data: Namespace, told: Namespace) -> dict[str, Any]:
         known = settings_of(SASVDataModule)
-        given = {name for name in CORPUS if told[name] != known[name].default}
+        given = {name for name in OF_CORPUS if told[name] != known[name].default}
         if not self.data and not given:
             raise InputError(
                 f"{self.path} does not say which data it was made with; give --data.root, or "
                 "--data.scale for the twin"
             )
         if "root" in given and data.root != self.place("root"):
-            data.protocols, data.name, data.corpus = told.protocols, told.name, told.corpus
+            for name in ("protocols", "name", "corpus", "dev_corpus", "eval_corpus"):
+                data[name] = told[name]
         for name in ("root", "protocols") if data.trials is None else ("root",):
             if data[name] is not None and name not in given and not Path(data[name]).exists():
                 raise InputError(
@@ -123,7 +121,7 @@ class Origin:
                     f"{data[name]}, which is not there; give --data.{name}"
                 )
         own = {**self.data, "root": self.place("root"), "protocols": self.place("protocols")}
-        asked = _differences({name: own.get(name) for name in CORPUS}, data)
+        asked = _differences({name: own.get(name) for name in OF_CORPUS}, data)
         for name in {"root"} & given | {"trials", "enrolment"}:
             if data[name] is not None:
                 asked[name] = str(Path(data[name]).resolve())
@@ -146,7 +144,7 @@ class Origin:
         if "fingerprint" not in was:
             return [f"{self.path.name} does not record its corpus: used is {corpus.name}"]
         same = was["fingerprint"] == corpus.fingerprint
-        if not same and not asked.keys() & set(CORPUS) and was.get("root"):
+        if not same and not asked.keys() & set(OF_CORPUS) and was.get("root"):
             raise InputError(
                 f"the data at {was['root']} are not those that {self.path} was made with "
                 f"(corpus fingerprint {was['fingerprint']} then, {corpus.fingerprint} now); give "

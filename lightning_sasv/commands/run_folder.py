@@ -21,6 +21,7 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from lightning_sasv.callbacks.run_folder import is_dry_run, log_dir_of, own_folder, take_folder
 from lightning_sasv.callbacks.write_results import WriteResults
 from lightning_sasv.checkpoints import read_checkpoint
+from lightning_sasv.commands.allocation import check_address
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory, read_yaml, unshare
 from lightning_sasv.locks import lock, next_version
@@ -108,6 +109,7 @@ def _together(trainer: Trainer) -> Iterator[None]:
     cluster = getattr(trainer.strategy, "cluster_environment", None)
     alone = cluster is None or isinstance(cluster, LightningEnvironment) or trainer.world_size == 1
     if not alone:
+        check_address(trainer)
         trainer.strategy.setup_environment()  # now already: it meets the others
     try:
         yield

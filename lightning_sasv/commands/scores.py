@@ -1,27 +1,17 @@
-"""``lightning fuse``, ``evaluate``, ``decide`` and ``convert``: score files of any system."""
+"""``lightning fuse``, ``decide``, ``convert`` and ``referee``: score files of any system."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lightning_sasv import evaluation, scores
-from lightning_sasv.commands.arguments import options_of
+from lightning_sasv.commands.arguments import DESCRIBED, options_of
 from lightning_sasv.console import print_notes, print_written, progress
 from lightning_sasv.evaluation.claims import sources_of
-from lightning_sasv.evaluation.counted import CountedResults
-from lightning_sasv.evaluation.curves import write_figures
-from lightning_sasv.report.tables import (
-    print_counted,
-    print_evaluation,
-    print_policies,
-    print_results,
-    print_verdicts,
-)
+from lightning_sasv.report.tables import print_policies, print_results, print_verdicts
+from lightning_sasv.report.transfer_text import print_transfer
 from lightning_sasv.report.worth_text import print_worth
 from lightning_sasv.results import write_version_1
-
-DESCRIBED = {"columns": str | None}
-"""Columns of files are described in words; those of frames, in Python, by a mapping."""
 
 
 @options_of(evaluation.fuse, typed=DESCRIBED)
@@ -35,42 +25,30 @@ def fuse(**options: Any) -> None:
     print_written(options["out"])
 
 
-@options_of(evaluation.evaluate, typed={"files": list[str], **DESCRIBED})
-def evaluate(
-    json: str | None, csv: str | None, figures: str | None, overwrite: bool, **options: Any
-) -> None:
-    """Show what :func:`evaluation.evaluate` finds, then write it: a full disk costs no result."""
-    with progress() as begin:
-        result = evaluation.evaluate(**options, tell=print_notes, begin=begin)
-    show = print_counted if isinstance(result, CountedResults) else print_evaluation
-    show(result)
-    if json is not None:
-        result.write(json, overwrite)
-    if csv is not None:
-        result.write_csv(csv, overwrite)
-    if figures is not None:
-        write_figures(result, figures, overwrite)
-
-
-@options_of(evaluation.merge)
-def merge(**options: Any) -> None:
-    """Say what :func:`evaluation.merge` wrote."""
-    print_written(evaluation.merge(**options))
-
-
 @options_of(evaluation.referee)
 def referee(**options: Any) -> None:
     """Show the verdicts of :func:`evaluation.referee`."""
     verdicts = evaluation.referee(**options)
     print_verdicts([one.cells for one in verdicts], sources_of(verdicts))
+    if options["markdown"] is not None:
+        print_written(options["markdown"])
 
 
 @options_of(evaluation.decide, typed=DESCRIBED)
 def decide(**options: Any) -> None:
     """Show what the decisions of :func:`evaluation.decide` cost."""
     found = evaluation.decide(**options, tell=print_notes)
-    title = f"Decisions at costs {options['costs']}" + (f"\n{found.note}" if found.note else "")
+    title = f"Decisions at costs {options['costs']}" + (f"; {found.note}" if found.note else "")
     print_policies(found.results, title, (found.system, found.policy))
+    print_written(options["out"])
+
+
+@options_of(evaluation.transfer, typed=DESCRIBED)
+def transfer(**options: Any) -> None:
+    """Show what :func:`evaluation.transfer` finds."""
+    with progress() as begin:
+        found = evaluation.transfer(**options, tell=print_notes, begin=begin)
+    print_transfer(found.content)
     print_written(options["out"])
 
 

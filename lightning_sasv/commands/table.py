@@ -9,7 +9,14 @@ from typing import Any
 
 from lightning_sasv import experiment
 from lightning_sasv.commands.arguments import options_of
-from lightning_sasv.console import Terminal, print_note, print_notes, print_written, quiet
+from lightning_sasv.console import (
+    Terminal,
+    print_checked,
+    print_note,
+    print_notes,
+    print_written,
+    quiet,
+)
 from lightning_sasv.experiment.sweep import SweepRun
 from lightning_sasv.metrics_file import values_in
 from lightning_sasv.results import METRICS_FILE, read_metrics, value_of
@@ -29,6 +36,9 @@ def table(**options: Any) -> None:
     quiet()
     start = time.perf_counter()
     found = experiment.table(**options)
+    if options["check"]:
+        print_checked(found.remarks)
+        return
     from lightning_sasv.report.table1_text import print_checks, print_table1  # not before the work
 
     print_table1(found)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import yaml
-from jsonargparse import set_parsing_settings
+from jsonargparse import Namespace, set_parsing_settings
 from lightning_fabric.utilities.seed import max_seed_value
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
@@ -40,7 +40,7 @@ from lightning_sasv.commands.optimisation import optimisation
 from lightning_sasv.commands.requeue import NoteJob, requeueing
 from lightning_sasv.commands.run_folder import ConfigOfBegun, taken
 from lightning_sasv.commands.runs import find_checkpoint, go_on_in_place, place_results
-from lightning_sasv.console import print_notes, print_written, quiet
+from lightning_sasv.console import print_checked, print_notes, print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
@@ -56,6 +56,8 @@ from lightning_sasv.systems import own_systems, read_systems
 DEFAULT_SEED = 1986
 RESUME = "finished epochs are kept: go on with --ckpt_path last"
 STAGES = ("fit", "validate", "test", "predict")
+BARE = ("--overwrite", "--refit", "--check")
+"""Options that are a yes by their name alone."""
 
 
 _TRAINER = "Lightning's Trainer (--trainer.KEY.help CLASS describes what it can be made of)"
@@ -140,6 +142,9 @@ class SASVCLI(LightningCLI):
         parser.add_argument("run", type=str | None, nargs="?", default=None, help=run)
         replaces = "write to the folders of the run whatever they hold; from the command line alone"
         parser.add_argument("--overwrite", type=bool, default=False, help=replaces)
+        alone = "check settings, classes and data, say what was checked, and stop: nothing is "
+        alone += "written, and no logger is made"
+        parser.add_argument("--check", type=bool, default=False, help=alone)
         for part in ("data", "model"):
             parser.link_arguments("seed_everything", f"{part}.seeds", compute_fn=as_seeds)
 
@@ -209,7 +214,11 @@ class SASVCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         """Check the whole configuration before the first object is made."""
         owners = {"trainer": Trainer, "model": SASVModule, "data": SASVDataModule}
-        check_command(self.config[self.subcommand], owners)
+        config = self.config[self.subcommand]
+        check_command(config, owners)
+        if config.check:  # loggers may write when they are made; what they are told was looked at
+            self.named = [*_names(config.trainer.logger), *_names(config.trainer.callbacks)]
+            config.trainer.logger = False
         super().instantiate_classes()
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
@@ -235,7 +244,10 @@ class SASVCLI(LightningCLI):
             notes = self.origin.notes(self.datamodule.corpus, self.asked)
             print_notes(notes if self.trainer.is_global_zero else [])
         elif self.subcommand == "fit":
-            said = chosen_objective(config.model.objective, self.model.names)
+            said = [
+                *self.model.left_out,
+                *chosen_objective(config.model.objective, self.model.names),
+            ]
             print_notes(said if self.trainer.is_global_zero else [])
         add_helper(lambda _: end_ranks(self.trainer))
 
@@ -258,9 +270,24 @@ class SASVCLI(LightningCLI):
 
     def _run_subcommand(self, subcommand: str) -> None:
         """Run, as the only one who writes to the folders of the run."""
+        if self.config[subcommand].check:
+            self._say_checked()
+            return
         text = self._parser(subcommand).dump(self.config[subcommand])
         with taken(self.trainer, self.model, self.datamodule.corpus.name, yaml.safe_load(text)):
             super()._run_subcommand(subcommand)
+
+    def _say_checked(self) -> None:
+        """Say what was found sound."""
+        path = self.config[self.subcommand].ckpt_path
+        told = [
+            f"settings of {self.subcommand}; systems {', '.join(self.model.names)}; head "
+            f"{self.model.hparams['head']}",
+            f"loggers and callbacks: {', '.join(self.named) or 'none but our own'}",
+            f"corpus {self.datamodule.corpus.name}: {self.datamodule.corpus.sizes}",
+            *([] if path is None else [f"checkpoint {path}"]),
+        ]
+        print_checked(told if self.trainer.is_global_zero else [])
 
     def before_test(self) -> None:
         """Fit on dev first, where that was asked for."""
@@ -296,6 +323,13 @@ class SASVCLI(LightningCLI):
         if table and (folder / METRICS_FILE).exists():
             print_results(read_metrics(folder / METRICS_FILE), self.datamodule.corpus.name)
         print_written(folder)
+
+
+def _names(given: Any) -> list[str]:
+    """Names of the classes at a place of a configuration."""
+    listed = given if isinstance(given, list) else [given]
+    found = [str(one["class_path"]) for one in listed if isinstance(one, Namespace)]
+    return [name.rpartition(".")[2] for name in found]
 
 
 def absolute_keys(args: Sequence[str]) -> list[str]:
@@ -335,11 +369,12 @@ def with_systems(args: Sequence[str]) -> list[str]:
     return found
 
 
-def train(args: Sequence[str]) -> SASVCLI:
+def train(args: Sequence[str], line: type[SASVCLI] = SASVCLI) -> SASVCLI:
     """Run one of the training commands.
 
     Args:
         args: Command and options, e.g. ``["fit", "--config", "configs/L3c.yaml"]``.
+        line: What reads them, and runs.
     """
     quiet()
     check_words(args)
@@ -347,7 +382,7 @@ def train(args: Sequence[str]) -> SASVCLI:
     check_readable(args)
     open_imports(library())
     guard_resolvers()
-    args = [f"{word}=true" if word in ("--overwrite", "--refit") else word for word in args]
+    args = [f"{word}=true" if word in BARE else word for word in args]
     args = absolute_keys(with_systems(args))
     if args[0] in ("validate", "test") and not any(a.startswith("--verbose") for a in args):
         args = [*args, "--verbose=false"]  # our own table is shown instead of Lightning's
@@ -359,7 +394,7 @@ def train(args: Sequence[str]) -> SASVCLI:
     try:
         resumable = advising("start the same command again")
         with restoring(), requeueing(args[0]), resumable:
-            return SASVCLI(
+            return line(
                 SASVModule,
                 SASVDataModule,
                 parser_class=Parser,

@@ -17,9 +17,12 @@ from lightning_sasv.cli import main
 from lightning_sasv.data import Corpus, load_corpus, make_twin
 from lightning_sasv.data.challenge import save_corpus
 from lightning_sasv.data.downloads import SOURCES
+from lightning_sasv.decisions import empirical_cost
 from lightning_sasv.deploy import load
+from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import save_system
 from lightning_sasv.fusion import build_system
+from lightning_sasv.metrics.functional import bootstrap
 from lightning_sasv.scores import read_scores, write_scores
 from lightning_sasv.trials import Scores
 from tests.data.file_server import FileServer, serving
@@ -83,6 +86,90 @@ def test_export_writes_a_bundle_that_decides(
     ]  # fmt: skip
 
 
+def test_without_a_system_m3d_is_fitted_and_nobody_is_rejected_for_a_better_score(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_scores(results / "scores" / "eval.csv", read_scores(results / "scores" / "dev.csv"))
+    main(["export", "--fitted", str(results), "--out", str(tmp_path / "m3d")])
+    shown = capsys.readouterr()
+    said = " ".join((shown.out + shown.err).split())
+    assert "M3d (corpus toy)" in said
+    assert "M3d, fitted to" in said
+    assert "nobody is rejected for a better score" in said
+    dev = read_scores(results / "scores" / "dev.csv")
+    size = f"{len(dev):,}"
+    for split in ("dev", "eval"):
+        assert f"inversions: 0 of {size} {split} trials are rejected, though an accepted" in said
+    scorer = load(tmp_path / "m3d")
+    own = build_system("M3d").fit(dev.asv, dev.cm, dev.label)
+    np.testing.assert_allclose(scorer(dev.asv, dev.cm, bounds=False).score, own(dev.asv, dev.cm)[2])
+    main(["export", "--fitted", str(results), "--system", "L3t", "--out", str(tmp_path / "l3t")])
+    found = load(tmp_path / "l3t").metadata["inversions"]["dev"]
+    accepted = load(tmp_path / "l3t")(dev.asv, dev.cm).accepted
+    better = (dev.asv[:, None] >= dev.asv) & (dev.cm[:, None] >= dev.cm)
+    assert found["count"] == (~accepted & (better & accepted).any(axis=1)).sum()
+    assert found["count"] == found["target"] + found["nontarget"] + found["spoof"]
+    assert f"inversions: {found['count']} of {size} dev trials" in capsys.readouterr().out
+
+
+def missed_share(rejected: np.ndarray, labels: np.ndarray) -> float:
+    return float(rejected[labels == 1].mean())
+
+
+def test_few_speakers_have_no_intervals_on_a_card(results: Path, tmp_path: Path) -> None:
+    dev = read_scores(results / "scores" / "dev.csv")
+    speaker = np.array([f"s{k % 9}" for k in range(len(dev))])
+    named = dataclasses.replace(dev, speaker=speaker, extra={})
+    write_scores(results / "scores" / "eval.csv", named)
+    main(["export", "--fitted", str(results), "--system", "L3t", "--out", str(tmp_path / "b")])
+    text = (tmp_path / "b" / "CARD.md").read_text()
+    assert "eval: 9 speakers are too few for intervals." in text
+    for name in ("policy a-DCF", "targets rejected", "SASV-EER"):
+        row = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
+        assert row.endswith("| – |")
+
+
+def test_the_card_says_what_was_measured(results: Path, tmp_path: Path) -> None:
+    dev = read_scores(results / "scores" / "dev.csv")
+    spoof = dev.label == 0
+    attack = np.where(spoof, np.where(np.arange(len(dev)) % 2, "A<1>", "A|2"), "-")
+    speaker = np.array([f"s{k % 12}" for k in range(len(dev))])
+    named = dataclasses.replace(dev, attack=attack, speaker=speaker, extra={})
+    write_scores(results / "scores" / "eval.csv", named)
+    main(["export", "--fitted", str(results), "--system", "L3t", "--out", str(tmp_path / "b")])
+    text, page = ((tmp_path / "b" / name).read_text() for name in ("CARD.md", "card.html"))
+    scorer = load(tmp_path / "b")
+    verdict = scorer(dev.asv, dev.cm)
+    missed = (~verdict.accepted & ~verdict.unsure)[dev.label == 1].mean()
+    assert f"| targets rejected | {100 * missed:.2f} % |" in text
+    costs = empirical_cost(verdict.accepted, dev.label, scorer.costs, verdict.unsure)
+    row = next(line for line in text.splitlines() if line.startswith("| policy a-DCF |"))
+    value, low, high = re.search(r"\| ([\d.]+) \| ([\d.]+) to ([\d.]+) \|$", row).groups()  # type: ignore[union-attr]
+    assert float(value) == pytest.approx(costs.normalised, abs=5e-5)
+    assert float(low) < float(value) < float(high)
+    rejected = (~verdict.accepted & ~verdict.unsure).astype(float)
+    drawn = bootstrap(missed_share, rejected, dev.label, speaker, 400, method="percentile")
+    ends = f"{100 * drawn.low:.2f} to {100 * drawn.high:.2f} %"
+    assert (
+        f"| targets rejected | {100 * missed:.2f} % | – | {100 * missed:.2f} % | {ends} |" in text
+    )
+    assert "eval: 12 speakers: intervals of this kind hold the truth in about 4 of 5 cases." in text
+    first = (attack == "A<1>") & spoof
+    assert f"| A&lt;1> | {first.sum()} | {100 * verdict.accepted[first].mean():.2f} % |" in text
+    assert "| A\\|2 | " in text
+    for words in ("LLR bounds", "inversions: ", "in about 1 % of trials of speakers like those of",
+                  "| c_miss |", "SASV-EER", "mode 0600", "corpus toy", "Apache-2.0", "numpy",
+                  "Limits of use"):  # fmt: skip
+        assert words in text, words
+        assert words.strip("| ") in page
+    assert page.count("<svg") == page.count("</svg>") == 2
+    assert "<script" not in page
+    assert "A<1>" not in page
+    (tmp_path / "b" / "CARD.md").write_text(text.replace("Limits of use", "No limits"))
+    with pytest.raises(InputError, match=r"CARD\.md does not match its SHA-256"):
+        load(tmp_path / "b")
+
+
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
 def test_export_takes_costs_from_a_file(suffix: str, results: Path, tmp_path: Path) -> None:
     costs = {"c_miss": 1.0, "c_fa_nontarget": 2.0, "c_fa_spoof": 3.0,
@@ -93,7 +180,7 @@ def test_export_takes_costs_from_a_file(suffix: str, results: Path, tmp_path: Pa
     main(["export", "--fitted", str(results), "--system", "B1", "--costs", str(path),
           "--out", str(tmp_path / "b")])  # fmt: skip
     scorer = load(tmp_path / "b")
-    assert dataclasses.asdict(scorer.costs) == costs
+    assert scorer.costs.as_dict() == costs
     assert scorer.metadata["decision"]["kind"] == "threshold"
 
 
@@ -229,7 +316,7 @@ def test_protocols_and_embeddings_are_a_corpus(
     main(["download", "sasv2022-embeddings"])
     assert "next: lightning download sasv2022-protocols --out sasv2022" in capsys.readouterr().out
     main(["download", "sasv2022-protocols"])
-    assert "next: make table DATA=sasv2022" in capsys.readouterr().out
+    assert "next: lightning table --data.root sasv2022" in capsys.readouterr().out
     found = load_corpus("sasv2022")
     assert found.name == "SASV 2022"
     for mine, theirs in ((found.dev, small.dev), (found.eval, small.eval)):

@@ -143,7 +143,9 @@ def test_real_protocol_as_key(
         f"sasv={tmp_path / 'bare.txt'}", "--key", protocol, *none, out=tmp_path / "a.json"
     )
     full = evaluated(fused, "--systems", "L3", *none, out=tmp_path / "b.json")
-    assert bare["systems"]["bare"]["values"] == full["systems"]["L3"]["values"]
+    of_folder = full["systems"]["L3"]["values"]
+    assert of_folder.pop("dev_a_dcf") == pytest.approx(0.0300, abs=1e-4), "its dev is known"
+    assert bare["systems"]["bare"]["values"] == of_folder
     rows = (tmp_path / "bare.txt").read_text().splitlines(keepends=True)
     (tmp_path / "short.txt").write_text("".join(rows[: -len(rows) // 100]))
     key = ["--key", protocol, "--json", tmp_path / "c.json"]

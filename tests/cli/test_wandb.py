@@ -17,6 +17,8 @@ from lightning_sasv.loggers import wandb_logger, wandb_mode
 from tests.helpers import content, metrics_in
 from tests.wandb_log import OfflineRun, read_offline_run
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = base_config().parent
 FIT = ["fit", "--config", str(CONFIGS / "L3c.yaml"), "--config", str(CONFIGS / "logger/wandb.yaml")]
 SMALL = ["--data.scale", "0.02", "--trainer.max_epochs", "2", "--seed_everything", "7"]

@@ -65,8 +65,6 @@ def running(folder: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
     Its output and its errors are in ``stdout`` and ``stderr``; its processes are a group of their
     own.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests in the background: it would be
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited by what they start
     process = subprocess.Popen(
         [sys.executable, "-m", "lightning_sasv.cli", *args],
         cwd=folder,
@@ -82,6 +80,20 @@ def running(folder: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
         if is_there(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        for one in processes_in(folder):  # a group of its own
+            os.kill(one, signal.SIGKILL)
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Processes whose working directory is below ``folder``, whoever started them."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if (place / "cwd").resolve().is_relative_to(folder):
+                found.append(int(place.name))
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 def wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:

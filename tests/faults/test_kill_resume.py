@@ -12,4 +12,4 @@ from tests.faults.kill_resume import CASES, attack, share
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_killed_runs_resume_to_the_same_bits(case: str, tmp_path: Path) -> None:
-    assert attack(case, share(case, 20), seed=0, folder=tmp_path) == []
+    assert attack(case, share(case, 10), seed=0, folder=tmp_path) == []

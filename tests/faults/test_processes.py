@@ -23,7 +23,7 @@ from lightning_sasv.commands.train import base_config
 from tests.faults.forks import FORKS, LIMIT, running, wait_for
 from tests.helpers import metrics_in
 
-pytestmark = pytest.mark.ddp
+pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 
 CONFIG = str(base_config().parent / "L3c.yaml")
 SMALL = ["--config", CONFIG, "--data.scale=0.02", "--trainer.accelerator=cpu"]
@@ -33,10 +33,15 @@ RUN = Path("runs", "L3c", "version_0")
 CHECKPOINT = RUN / "checkpoints" / "last.ckpt"
 UNEVEN = ["fit", *EXACT, "--data.batch_size=23", "--data.score_batch_size=101"]
 EMPTY = ["fit", *EXACT, "--data.batch_size=2", "--data.score_batch_size=99999"]
+JOINT = ["--model.head=film", "--model.systems=[F3]", "--model.dropout=0.2"]
+JOINT += ["--model.hidden_dims=[16,8]", "--trainer.logger.init_args.name=L3c"]
+CONCAT = ["--model.head=concat", "--model.systems=[E2]", *JOINT[3:]]
 TRAININGS = {
     "uneven": [*UNEVEN, "--trainer.max_epochs=2"],
     "empty": [*EMPTY, "--trainer.max_epochs=1", "--trainer.limit_train_batches=1"],
     "a_dcf": [*UNEVEN, "--trainer.max_epochs=1", "--model.objective=a_dcf"],
+    "film": [*UNEVEN, "--trainer.max_epochs=1", *JOINT],
+    "concat": [*UNEVEN, "--trainer.max_epochs=1", *CONCAT],
 }
 """Shares of different sizes; and batches, of training and of scoring, that leave some with none."""
 EVALUATIONS = {
@@ -98,8 +103,8 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 
 def metrics(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = metrics_in(folder / RUN)["L3c"]
-    return found
+    [found] = metrics_in(folder / RUN).values()
+    return dict(found)
 
 
 def assert_same(mine: dict[str, Any], theirs: dict[str, Any], within: float) -> None:

@@ -9,6 +9,7 @@ import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.commands.configs import check_readable
+from lightning_sasv.counting import Counts
 from lightning_sasv.data.challenge import corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.pickles import load_pickle
@@ -36,7 +38,7 @@ from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.metrics_file import parts_of
 from lightning_sasv.record import unrecorded
 from lightning_sasv.results import read_metrics, read_results, write_metrics
-from lightning_sasv.scores import LAYOUTS, ScoreTable, read_scores, read_table, write_table
+from lightning_sasv.scores import LAYOUTS, ScoreTable, read_scores, read_table, scan, write_table
 from lightning_sasv.scores.sources import read_costs
 from lightning_sasv.scores.table import from_scores
 from tests.scores.samples import LINES, toy_scores
@@ -135,6 +137,15 @@ def right_table(table: ScoreTable) -> bool:
     )
 
 
+def right_parts(tables: list[ScoreTable]) -> bool:
+    return all(right_table(replace(table, by_row=True)) for table in tables)
+
+
+def right_counts(counts: Counts) -> bool:
+    sizes = [int(one.fine.sum()) for one in counts.columns.values()]
+    return sizes == [sum(counts.trials.values())] * len(sizes) and bool(counts.metrics() or True)
+
+
 def right_store(store: EmbeddingStore) -> bool:
     shapes = store.vectors.shape == (len(store.ids), store.dim) == store.select(store.ids).shape
     return shapes and store.vectors.dtype == torch.float32 and store.vectors.isfinite().all()
@@ -200,6 +211,9 @@ WRITTEN = {
     name: bytes_of(HERE, lambda p, name=name: write_table(p, from_scores(SCORES, p), name))
     for name in ("csv", "parquet", "arrays")
 }
+_COUNTS = Counts(("asv", "cm"))
+_COUNTS.add(SCORES.label, SCORES.speaker, SCORES.attack, asv=SCORES.asv, cm=SCORES.cm)
+COUNTS = bytes_of(HERE, lambda p: _COUNTS.save(f"{p}.counts.safetensors").replace(p))
 RESULTS = {
     "scores/eval.csv": WRITTEN["csv"],
     "fitted/L3c.safetensors": SYSTEMS[1],
@@ -227,6 +241,8 @@ READERS = {
         [b"S1 ,\n", b"\t\x01"],
     ),
     "scores of any layout": Reader(read_table, right_table, list(TEXTS.values())),
+    "scores in parts": Reader(lambda path: list(scan(path)), right_parts, list(TEXTS.values())),
+    "counts": Reader(Counts.load, right_counts, [COUNTS]),
     "score pairs": Reader(
         read_scores,
         lambda scores: (

@@ -12,8 +12,10 @@ from lightning_sasv.cli import main
 from lightning_sasv.counting import Counts
 from lightning_sasv.counting.file import SUFFIX
 from lightning_sasv.data.protocols import TRAIN_PROTOCOL
+from lightning_sasv.models.cm_head import CMHead
 from lightning_sasv.scores import write_scores
 from tests.bad_input.cases import good_files
+from tests.deploy.recordings import export_whole, write_checkpoint, write_voice, write_weights
 from tests.frontends.toys import write_corpus
 from tests.hostile.test_checkpoints import OLD
 from tests.scores.samples import toy_scores
@@ -28,6 +30,10 @@ SOUND: dict[str, list[str]] = {
     "validate": ["validate", *SCORED],
     "test": ["test", *SCORED],
     "predict": ["predict", *SCORED],
+    "configs": ["configs", "L3c"],
+    "init": ["init", "out/new"],
+    "schema": ["schema", "costs"],
+    "completion": ["completion", "bash"],
     "table": TABLE.split(),
     "extract": [*EXTRACT, CM],
     "sweep": ["sweep", "good.yaml", "--offline"],
@@ -35,10 +41,15 @@ SOUND: dict[str, list[str]] = {
     "import": ["import", "data", "--out=out"],
     "download": ["download", "sasv2022-scores", "--out=out", "--mirror=https://127.0.0.1:9"],
     "export": ["export", "--fitted=results", "--system=L3t", "--out=out"],
+    "drift": ["drift", "good.csv", "--bundle=bundle"],
+    "verify": ["verify", "--bundle=whole", "--enrol=a.wav", "--probe=a.wav"],
+    "serve": ["serve", "--bundle=bundle", "--stdin"],
+    "enrol": ["enrol", "a.wav", "--bundle=whole", "--name=anna", "--speakers=out"],
     "fuse": ["fuse", "--dev=good.csv", "--eval=good.csv", "--systems=B1,L3t", "--out=out"],
     "evaluate": ["evaluate", "good.csv"],
     "merge": ["merge", "good.counts.safetensors", "--out=out.counts.safetensors"],
     "referee": ["referee", "claims.yaml"],
+    "transfer": ["transfer", "--fitted=results", "--scores=good.csv", "--out=out"],
     "decide": ["decide", "good.csv", "--fitted=results", "--out=out/decided.csv"],
     "convert": ["convert", "good.csv", "--to=parquet", "--out=out/good.parquet"],
     "report": ["report", "results", "--out=out/page.html"],
@@ -79,6 +90,8 @@ LAST = "runs/B1/version_0/checkpoints/last.ckpt"
 PICKLE = "data/embeddings/cm_embd_trn.pk"
 STORE = "data/embeddings/cm_embd_trn.safetensors"
 FITTED = "results/fitted/L3t.safetensors"
+WHOLE = ("head.safetensors", "frontends/cm.onnx", "frontends/asv_features.safetensors")
+PARTS = ("bundle.json", "checksums.json", "dev.safetensors", "fusion.safetensors")
 TARGETS: dict[str, list[Target]] = {
     "fit": [
         _option("fit", f"--ckpt_path={FILE}", *SMALL),
@@ -88,6 +101,10 @@ TARGETS: dict[str, list[Target]] = {
     "validate": [_option("validate", f"--ckpt_path={FILE}", *SMALL)],
     "test": [_option("test", f"--ckpt_path={FILE}", *SMALL)],
     "predict": [_option("predict", f"--ckpt_path={FILE}", *SMALL)],
+    "configs": [_option("configs", FILE)],
+    "init": [_option("init", f"{FILE}/new")],
+    "schema": [_option("schema", FILE)],
+    "completion": [],
     "table": [_place("table", "out/recipe.json")],
     "extract": [
         _option("extract", f"--cm={FILE}", *EXTRACT[1:]),
@@ -98,6 +115,21 @@ TARGETS: dict[str, list[Target]] = {
     "import": [_place("import", PICKLE), _place("import", STORE)],
     "download": [_option("download", f"--out={FILE}", *SOUND["download"][1:])],
     "export": [_place("export", FITTED)],
+    "transfer": [
+        _option("transfer", f"--scores={FILE}", "--fitted=results", "--out=out"),
+        _place("transfer", FITTED),
+    ],
+    "drift": [
+        _option("drift", FILE, "--bundle=bundle"),
+        *(_place("drift", f"bundle/{part}") for part in PARTS),
+    ],
+    "verify": [
+        _option("verify", f"--probe={FILE}", "--bundle=whole", "--enrol=a.wav"),
+        _option("verify", f"--list={FILE}", "--bundle=whole", "--enrol=a.wav", "--out=out/x.csv"),
+        *(_place("verify", f"whole/{part}") for part in WHOLE),
+    ],
+    "serve": [_place("serve", f"bundle/{part}") for part in PARTS],
+    "enrol": [_option("enrol", FILE, *SOUND["enrol"][2:])],
     "fuse": [_option("fuse", f"--dev={FILE}", "--eval=good.csv", "--systems=B1,L3t", "--out=out")],
     "evaluate": [
         _option("evaluate", FILE, "--ci=speaker"),
@@ -130,6 +162,14 @@ def sound_files(folder: Path) -> Path:
     (folder / "claims.yaml").write_text("claims: [{system: x, metric: cm_eer, published: '1.0'}]")
     shutil.copy(OLD / "best.ckpt", folder / "good.ckpt")
     write_corpus(folder / "audio")
+    fitted, bundle = f"--fitted={folder / 'results'}", f"--out={folder / 'bundle'}"
+    main(["export", fitted, "--system=L3t", bundle, "--quiet"])
+    shutil.copytree(folder / "results", folder / "training")
+    write_checkpoint(folder / "training", CMHead())
+    weights = write_weights(folder / "weights")
+    whole = (folder / "training", weights, weights / "AASIST-L.pth", folder / "whole")
+    export_whole(*whole, "--quiet")
+    write_voice(folder / "a.wav")
     sweep = {
         "method": "grid",
         "command": ["lightning", "fit", "--model.systems=[B1]", *SMALL, "${args}"],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import wandb
 from pytorch_lightning.cli import LightningCLI
 
 from lightning_sasv.cli import main
@@ -323,6 +324,7 @@ trainer:
 
 def test_a_runs_own_configuration_passes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And W&B runs no git in a folder, whose .git/config could name programs."""
+    wandb.teardown()  # it keeps the environment of the first run in a process
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     (here / "git").write_text(f"#!/bin/sh\ntouch {here / 'git_ran'}\n")

@@ -109,7 +109,9 @@ def test_results_of_jobs_that_lie_in_the_folder_already_are_not_read(
         (here / "out" / "jobs" / file).write_bytes(pickles()["system"])
     waited: list[Any] = []
     monkeypatch.setattr(run_module, "begin", lambda *_: (None, "key", [1]))
-    monkeypatch.setattr(launch_module, "_wait", lambda jobs, _: waited.extend(jobs))
+    monkeypatch.setattr(
+        launch_module, "_wait", lambda jobs, *_: waited.extend(one.job for one in jobs)
+    )
     launch_module.launch(Job(Recipe(), (1,), ("B1",), here / "out"), "slurm")
     assert [job.job_id for job in waited] == ["7"]
     assert not any(job.paths.result_pickle.exists() for job in waited)

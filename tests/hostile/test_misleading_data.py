@@ -26,7 +26,7 @@ from lightning_sasv.trials import Scores, TrialClass
 from tests.helpers import best_checkpoint, failure_of, metrics_in, quiet_trainer, shared_data
 
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
-MISLED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3", "Q3", "L3ct"}
+MISLED = {"B1c", "L2", "L2c", "L3", "L3c", "M3", "J3", "Q3", "L3ct", "M3d"}
 
 
 def healthy(trials: int = 900, seed: int = 3) -> Pairs:

@@ -229,13 +229,13 @@ def test_a_file_made_of_other_inputs_is_not_replaced(
 ) -> None:
     shutil.copytree(scores / "out", scores / "copy")
     main(command)
-    first = (scores / "file").read_bytes()
+    first = content(scores / "file")
     main(command)  # the same again
-    assert (scores / "file").read_bytes() == first
+    assert content(scores / "file") == first
     others = OTHERS[command[0]]
     assert "--overwrite" in refused(*others)
     main([*others, "--overwrite"])
-    assert (scores / "file").read_bytes() != first
+    assert content(scores / "file") != first
 
 
 def test_decisions_at_other_costs_replace_those_on_the_same_scores(scores: Path) -> None:

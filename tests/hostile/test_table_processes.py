@@ -22,6 +22,8 @@ from tests.helpers import failure_of
 from tests.hostile.corpus import MARK
 from tests.hostile.helper_work import note, note_job, nothing
 
+pytestmark = pytest.mark.slow
+
 STANDARD = ("pickle", "random", "tempfile", "torch", "numpy", "signal", "submitit")
 
 

@@ -19,6 +19,8 @@ from tests.hostile.conftest import Attack
 from tests.hostile.environments import ENVIRONMENTS, NAME, NAMES, TOGETHER, Environment, run
 from tests.scores.samples import toy_scores
 
+pytestmark = pytest.mark.slow
+
 TEXT = NAME.replace("\udcff", "")
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 RAW = "a\x1b]0;x\x07\x1b[2J\x9b1m\r\u202e\u2028\x7f"
@@ -35,6 +37,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fused = ["--dev", str(plain), "--eval", str(plain), "--systems", "B1,L3t"]
     main(["fuse", *fused, "--out", str(folder.parent / "fused")])
     shutil.copytree(folder.parent / "fused", folder / f"{NAME}.run")
+    bundle = ["--fitted", str(folder.parent / "fused"), "--system=L3t", "--dev", str(plain)]
+    main(["export", *bundle, "--out", str(folder.parent / "bundle")])
+    shutil.copytree(folder.parent / "bundle", folder / f"{NAME}.bundle")
     main(["simulate", "--out", str(folder.parent / "twin"), "--scale", "0.005"])
     shutil.copytree(folder.parent / "twin", folder / f"{TEXT}.twin")
     write_tone(folder.parent / "x.wav", 440)
@@ -52,6 +57,10 @@ WORDS: dict[str, tuple[int, list[str]]] = {
     "test": (2, ["--ckpt_path", f"{NAME}.ckpt"]),
     "predict": (2, ["--config", f"{TEXT}.yaml"]),
     "table": (0, ["--out", f"{NAME}.t", "--seeds=1", "--systems=B1", "--data.scale=0.005"]),
+    "configs": (2, [NAME]),
+    "init": (0, [f"{NAME}.new"]),
+    "schema": (2, [NAME]),
+    "completion": (2, [NAME]),
     "extract": (2, ["--audio", f"{NAME}.audio", "--out", f"{NAME}.embeddings"]),
     "sweep": (2, [f"{NAME}.yaml", "--offline"]),
     "simulate": (0, ["--out", f"{NAME}.corpus", "--scale=0.005"]),
@@ -66,6 +75,11 @@ WORDS: dict[str, tuple[int, list[str]]] = {
     "merge": (2, [f"{NAME}.counts.safetensors", "--out", f"{NAME}.all.counts.safetensors"]),
     "referee": (2, [f"{NAME}.yaml"]),
     "decide": (0, [SCORES, "--fitted", f"{NAME}.run", "--system=L3t", "--out", f"{NAME}.d"]),
+    "transfer": (0, ["--fitted", f"{NAME}.run", "--scores", SCORES, "--out", f"{NAME}.x"]),
+    "drift": (0, [SCORES, "--bundle", f"{NAME}.bundle"]),
+    "verify": (2, ["--bundle", f"{NAME}.bundle", "--enrol", NAME, "--probe", f"{NAME}.wav"]),
+    "enrol": (2, [f"{NAME}.wav", "--bundle", f"{NAME}.bundle", "--name", TEXT]),
+    "serve": (0, ["--bundle", f"{NAME}.bundle", "--stdin"]),
     "convert": (0, [SCORES, "--to=parquet", "--out", f"{NAME}.parquet"]),
     "report": (0, [f"{NAME}.run", "--out", f"{NAME}.html"]),
 }

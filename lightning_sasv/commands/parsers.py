@@ -1,0 +1,41 @@
+"""Parsers of the commands, for texts that are made of their options: schemas and completions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jsonargparse import ArgumentParser, auto_parser
+from pytorch_lightning.cli import LightningArgumentParser
+
+from lightning_sasv.commands import arguments
+from lightning_sasv.commands.train import SASVCLI, train
+
+
+class _FoundError(Exception):
+    """Carries a command line whose parsers are made."""
+
+
+class _Asked(SASVCLI):
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        raise _FoundError(self)
+
+
+def training_parser(command: str) -> LightningArgumentParser:
+    """The parser of a training command."""
+    try:
+        train([command], _Asked)
+    except _FoundError as found:
+        return found.args[0]._parser(command)
+    raise AssertionError("parsers are made before anything is parsed")
+
+
+def command_parser(command: str, function: Callable[..., Any]) -> ArgumentParser:
+    """The parser of any other command."""
+    return auto_parser(
+        function,
+        prog=f"lightning {command}",
+        description=arguments.description(function),
+        parser_class=arguments.CommandParser,
+        as_positional=arguments.by_position(function),
+    )
