@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +21,14 @@ torch.set_num_threads(1)  # several threads on so small a model only wait for ea
 settings.register_profile("unhurried", settings.default, deadline=None)  # 100 examples each
 settings.load_profile("unhurried")
 
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:  # in the background, or under nohup: commands
+        signal.signal(number, usual)  # under test would inherit it, and be deaf
+
 REPOSITORY = Path(__file__).parents[1]
 
+for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that runs the tests, not of those
+    os.environ.pop(name, None)  # that they run
 
 OF_ONE_RUN = (
     "WANDB_SERVICE",
@@ -31,6 +39,13 @@ OF_ONE_RUN = (
     "MASTER_PORT",
 )
 """Variables that W&B and Lightning leave in the environment of a process that ran a command."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no process waits for another in the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+    gc.freeze()  # modules and tests are there to stay: nobody looks through them for garbage
 
 
 @pytest.fixture(autouse=True)

@@ -58,13 +58,14 @@ def metrics_in(folder: Path) -> dict[str, Any]:
 
 
 def content(path: Path) -> bytes:
-    """Bytes of a file; a ``metrics.json`` without what two equal runs do not share.
+    """Bytes of a file; of metrics without what two equal runs do not share.
 
     That is the date, and the hash of a checkpoint, which names the folder of its run.
     """
-    if path.name != METRICS_FILE:
-        return path.read_bytes()
-    return json.dumps(_undated(json.loads(path.read_bytes()))).encode()
+    found = path.read_bytes()
+    if path.name != METRICS_FILE and b'"lightning_sasv.metrics"' not in found[:60]:
+        return found
+    return json.dumps(_undated(json.loads(found))).encode()
 
 
 def _undated(found: Any) -> Any:

@@ -42,20 +42,22 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "scores": ("places", "files", "decisions", "plugins"),
     "data": ("scores", "locks", "checkpoints"),
     "frontends": ("signals", "data", "tensor_files", "gate"),
-    "models": ("data", "fusion"),
+    "models": ("data", "fusion", "gate"),
     "record": ("scores", "metrics"),
     "metrics_file": ("record",),
     "results": ("fitted", "metrics_file", "locks"),
-    "report": ("results", "console"),
-    "evaluation": ("report", "systems", "counting"),
-    "deploy": ("results",),
+    "report": ("results", "console", "counting"),
+    "evaluation": ("report", "systems", "data"),
+    "deploy": ("results", "frontends"),
+    "service": ("deploy",),
     "plain": (),
     "tensor_files": ("program",),
     "checkpoints": ("files", "plain", "tensor_files"),
     "loggers": ("files", "gate"),
+    "starting": ("files",),
     "callbacks": ("models", "results", "report", "checkpoints", "loggers", "signals"),
     "experiment": ("callbacks", "console", "gate", "systems"),
-    "commands": ("terminal", "experiment", "evaluation", "deploy", "frontends"),
+    "commands": ("terminal", "starting", "experiment", "evaluation", "service", "frontends"),
     "cli": ("commands",),
 }
 PURE = {"decisions", "fusion", "trials", "errors", "metrics"}
@@ -176,12 +178,18 @@ fuse --dev dev.csv --eval dev.csv --systems B1,L3c,L3t,M3,J3 --out fused
 export --fitted fused --system L3t --out bundle --dev dev.csv
 """
 WITHOUT_TORCH = """
+configs L3c
+init new
+schema fit
+completion bash
 convert dev.csv --to parquet --out dev.parquet
 evaluate dev.csv dev.parquet --by attack --ci trial --replicates 39 --llrs --json out.json
 evaluate dev.csv --state dev.counts.safetensors --ci none
 merge dev.counts.safetensors --out all.counts.safetensors
 referee claims.yaml
 decide dev.csv --fitted fused --compare
+drift dev.csv --bundle bundle
+transfer --fitted fused --scores dev.csv --out moved --draws 2 --trials 100 --system L3t
 report fused
 """
 
@@ -195,7 +203,15 @@ def test_commands_that_train_nothing_run_without_lightning_or_torch(tmp_path: Pa
         [line.split() for line in lines.strip().splitlines()]
         for lines in (WITHOUT_LIGHTNING, WITHOUT_TORCH)
     )
-    others = {"table", "sweep", "extract", "download"}  # train, need weights, or the network
+    others = {
+        "table",
+        "sweep",
+        "extract",
+        "download",
+        "verify",
+        "enrol",
+        "serve",
+    }  # train, need weights, or the network
     assert {words[0] for words in some + more} == COMMANDS.keys() - others
     assert not first_to_import(some, SLOW_TO_IMPORT, tmp_path)
     assert (tmp_path / "bundle").is_dir()
@@ -229,6 +245,10 @@ def test_metrics_and_decisions_on_arrays_do_not_import_torch() -> None:
 
 
 PUBLIC = {  # the function that does the work of each command
+    "configs": "starting.configs",
+    "init": "starting.init",
+    "schema": "starting.schema",
+    "completion": "starting.completion",
     "table": "experiment.table",
     "extract": "frontends.extract",
     "sweep": "experiment.sweep",
@@ -236,11 +256,16 @@ PUBLIC = {  # the function that does the work of each command
     "import": "data.import_corpus",
     "download": "data.download",
     "export": "deploy.export",
+    "drift": "deploy.drift",
+    "verify": "deploy.verify",
+    "enrol": "deploy.enrol",
+    "serve": "service.serve",
     "fuse": "evaluation.fuse",
     "evaluate": "evaluation.evaluate",
     "merge": "evaluation.merge",
     "referee": "evaluation.referee",
     "decide": "evaluation.decide",
+    "transfer": "evaluation.transfer",
     "convert": "scores.convert",
     "report": "report.write_report",
 }

@@ -34,10 +34,10 @@ MODULE = "sasv_extras"
 FUSE = ("fuse", "--dev", "dev.csv", "--eval", "dev.csv")
 
 
-def block(language: str) -> str:
-    """The one block of the page in a language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
-    return found
+def block(language: str, number: int = 0) -> str:
+    """A block of the page in a language."""
+    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+    return found[number]
 
 
 def _lines(own: dict[str, str]) -> list[str]:
@@ -75,6 +75,14 @@ def installed(site: Path) -> Path:
 
 def test_the_example_is_as_short_as_it_says() -> None:
     assert len([line for line in block("python").splitlines() if line.strip()]) <= 45
+
+
+def test_a_head_of_a_package_is_trained(site: Path) -> None:
+    install(site, block("python", 1), {"lightning_sasv.heads": {"cosine": f"{MODULE}:Cosine"}})
+    words = ["--model.head=cosine", "--systems=F3", "--model.hidden_dims=[4]", "--quiet"]
+    main(["fit", *words, "--data.scale=0.01", "--trainer.max_epochs=1"])
+    [run] = Path("runs").rglob("best.ckpt")
+    main(["test", f"--ckpt_path={run}", "--quiet"])
 
 
 def test_density_and_rule_are_fused_reported_decided_and_exported(installed: Path) -> None:
