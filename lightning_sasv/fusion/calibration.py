@@ -12,7 +12,7 @@ from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.columns import PAIR, Columns
 from lightning_sasv.fusion.densities import Config, Single, Stage, State
-from lightning_sasv.fusion.features import Basis, minimise_pair_loss
+from lightning_sasv.fusion.features import minimise_pair_loss
 from lightning_sasv.fusion.logistic import (
     SMALL_PENALTY,
     Affine,
@@ -20,8 +20,8 @@ from lightning_sasv.fusion.logistic import (
     fit_multinomial,
     logistic_of_side,
     logit,
-    moments_of_columns,
     multinomial_loss,
+    standardised,
     weighted_logistic,
 )
 from lightning_sasv.fusion.monotone import fit_monotone
@@ -198,9 +198,7 @@ def _fit_curved(scores: Floats, codes: Codes, config: Config) -> State:
     if config["order"] == "linear":
         return _LINEAR.fit(scores, codes, config)
     columns, order = config["columns"], config.get("chosen_order", config["order"])
-    centre, scale = moments_of_columns(scores, columns.shown)
-    standard = (scores - centre[:, None]) / scale[:, None]
-    basis = Basis(standard, order, columns.scores)
+    basis, centre, scale = standardised(scores, columns, order)
     start, loss = np.zeros((2, basis.size)), multinomial_loss(codes)
     theta = minimise_pair_loss(basis, loss, _penalty(config, SMALL_PENALTY), start)
     quadratic = np.zeros((2, columns.scores, columns.scores))

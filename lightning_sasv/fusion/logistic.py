@@ -139,11 +139,14 @@ def log_posteriors(llrs: Floats) -> tuple[Floats, Floats]:
     return top + np.log(total), parts / total
 
 
-def moments_of_columns(scores: Floats, names: Sequence[str]) -> tuple[Floats, Floats]:
-    """Means and standard deviations (d,) of columns that can be standardised."""
-    for name, row in zip(names, scores, strict=True):
+def standardised(
+    scores: Floats, columns: Columns, order: str = "linear"
+) -> tuple[Basis, Floats, Floats]:
+    """Features of standardised scores (d, n), and the means and standard deviations (d,) taken."""
+    for name, row in zip(columns.shown, scores, strict=True):
         check_spread(as_finite(row, name), name)
-    return scores.mean(axis=1), scores.std(axis=1)
+    centre, scale = scores.mean(axis=1), scores.std(axis=1)
+    return Basis((scores - centre[:, None]) / scale[:, None], order, columns.scores), centre, scale
 
 
 def fit_multinomial(
@@ -161,8 +164,7 @@ def fit_multinomial(
         penalty: Ridge on the standardised weights.
         columns: What the scores are.
     """
-    centre, scale = moments_of_columns(scores, columns.shown)
-    basis = Basis((scores - centre[:, None]) / scale[:, None])
+    basis, centre, scale = standardised(scores, columns)
     start = np.zeros((2, basis.size))
     theta = minimise_pair_loss(basis, multinomial_loss(labels), penalty, start)
     return unscaled(theta, centre, scale)
@@ -213,8 +215,7 @@ def fit_joint(
         outer = own * error * (1 - error) * share[[0, 0, 1]] * share[[0, 1, 1]]
         return float(own @ losses), slope * share, outer - slope * _covariance(share)
 
-    centre, scale = moments_of_columns(scores, columns.shown)
-    basis = Basis((scores - centre[:, None]) / scale[:, None])
+    basis, centre, scale = standardised(scores, columns)
     start, free = _separate_start(basis, labels, columns)
     theta = minimise_pair_loss(basis, loss, penalty, start, free)
     if not columns.one_each:

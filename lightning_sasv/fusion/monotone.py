@@ -11,8 +11,8 @@ from lightning_sasv.fusion.features import Basis, PairLoss, minimise_pair_loss
 from lightning_sasv.fusion.logistic import (
     SMALL_PENALTY,
     Affine,
-    moments_of_columns,
     multinomial_loss,
+    standardised,
     unscaled,
 )
 
@@ -36,8 +36,7 @@ def fit_monotone(
         penalty: Ridge on the standardised weights.
         columns: What the scores are.
     """
-    centre, scale = moments_of_columns(scores, columns.shown)
-    basis = Basis((scores - centre[:, None]) / scale[:, None])
+    basis, centre, scale = standardised(scores, columns)
     allowed = np.full((2, basis.size), False)
     allowed[:, -1] = True
     for row, side in zip(allowed, columns.sides(), strict=True):
