@@ -153,7 +153,7 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
     """
     way = "known" if wanted.ci in (None, "none") else str(wanted.ci)
     drawn, compares = scored.drawn(way), wanted.compare and len(scored.columns) > 1
-    _check_reference(scored, wanted)
+    check_reference(list(scored.columns), wanted)
     if not compares and (wanted.ci == "none" or (wanted.ci is None and drawn == ("trial",))):
         return Draws(wanted)
     if wanted.ci is None and not compares and scored.labels.size > LARGE:
@@ -165,7 +165,8 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
     own = _own_values(scored, wanted.settings) if few else []
     if few and not compares:
         return Draws(wanted, notes=(*cautions(wanted.replicates, speakers)[-1:], *own))
-    number, raised = _replicates(scored, wanted, compares)
+    systems = len(scored.columns) if compares else 0
+    number, raised = enough_replicates(systems, wanted, bool(scored.dev))
     found = resample(
         scored.columns,
         scored.labels,
@@ -231,12 +232,13 @@ def _attack_ends(
     return {name: own["spf_eer"].interval(method=method) for name, own in found.items()}
 
 
-def _check_reference(scored: Systems, wanted: Options) -> None:
+def check_reference(systems: Sequence[str], wanted: Options) -> None:
+    """Refuse a reference that is no system, or beside all pairs."""
     if wanted.reference is None:
         return
     if wanted.pairs == "all":
         raise InputError("--reference and --pairs all are two families; give one of them")
-    choose_reference(list(scored.columns), wanted.reference, None, {})
+    choose_reference(systems, wanted.reference, None, {})
 
 
 def on_dev(scored: Systems, wanted: Options) -> dict[str, Mapping[str, float]]:
@@ -310,12 +312,17 @@ def _misses(scored: Systems, settings: Settings) -> dict[str, Concentration]:
     }
 
 
-def _replicates(scored: Systems, wanted: Options, compares: bool) -> tuple[int, list[str]]:
-    """How many replicates are drawn: enough for Holm to reject at all."""
-    number = len(scored.columns)
-    one_reference = (wanted.reference is not None or scored.dev) and wanted.pairs != "all"
-    family = number - 1 if one_reference else math.comb(number, 2)
-    needed = replicates_needed(family) if compares and wanted.adjust == "holm" else 0
+def enough_replicates(systems: int, wanted: Options, dev: bool = False) -> tuple[int, list[str]]:
+    """How many replicates are drawn: enough for Holm over the compared systems to reject at all.
+
+    Args:
+        systems: How many systems are compared; 0 where none are.
+        wanted: What is wanted; it may ask for more.
+        dev: Whether the best on dev is the reference.
+    """
+    one_reference = (wanted.reference is not None or dev) and wanted.pairs != "all"
+    family = systems - 1 if one_reference else math.comb(systems, 2)
+    needed = replicates_needed(family) if systems > 1 and wanted.adjust == "holm" else 0
     if needed <= wanted.replicates:
         return wanted.replicates, []
     return needed, [f"{needed} replicates: with fewer, Holm over {family} pairs could not reject"]
