@@ -36,6 +36,8 @@ PLAIN = {"codec": "none", "transmission": "loc_tx", "trim": "notrim", "subset": 
 
 def check_twin(profile: Profile) -> None:
     """Refuse a corpus whose trials are not of three classes: the twin cannot be written as it."""
+    for name in (one for one in profile.ending.split() if one not in PLAIN):
+        raise InputError(f"--corpus {profile.name}: the twin has no {name} for the end of ids")
     trials = [next(iter(files.lists.values())) for name, files in profile.sets() if name in SPLITS]
     for layout in map(layout_named, trials):
         if layout.of_utterances or "spoof" not in layout.labels.values():

@@ -7,11 +7,12 @@ An entry of corpora.toml, or a YAML file of the same shape, is a corpus. Lists a
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lightning_sasv.decisions.costs import as_cost_model
@@ -20,6 +21,10 @@ from lightning_sasv.files import is_file, read_yaml
 from lightning_sasv.scores.layouts import layout_named
 
 SETS = ("train", "dev", "eval")
+_ATOM = r"(?:\\[dw.-]|\[\^?(?:\\[dw.-]|[\w .-])+\]|[\w .:/@-])(?:\{\d{1,2}\})?"
+_WORD = rf"(?:{_ATOM})*+(?:[*+?](?:{_ATOM})*+)?"
+_PATTERN = re.compile(rf"(?=.{{1,200}}\Z){_WORD}(?:\|{_WORD})*")
+"""Expressions that are tried in a time that grows as the word does: no groups, one repetition."""
 
 
 @dataclass(frozen=True)
@@ -100,23 +105,47 @@ def _profile(name: str, entry: Any) -> Profile:
         kind = {"paths": bool, "pairwise": bool, "values": dict}.get(key, str)
         if not isinstance(value, kind):
             raise InputError(f"corpus {name}: {key} is {value!r}; expected a {kind.__name__}")
+    for column, pattern in rest.get("values", {}).items():
+        if not isinstance(pattern, str) or not _is_simple(pattern):
+            raise InputError(
+                f"corpus {name}: values of {column} are {str(pattern)[:100]!r}; expected words "
+                r"with | between them, of letters, \d, \w, [a-z] and one of * + ? each, e.g. A\d\d"
+            )
     as_cost_model(rest.get("costs", Profile.costs))
     return Profile(name, **rest | sets)
 
 
+def _is_simple(pattern: str) -> bool:
+    try:
+        return bool(_PATTERN.fullmatch(pattern) and re.compile(pattern))
+    except re.error:  # a range the wrong way round
+        return False
+
+
 def _set_files(where: str, entry: Any) -> SetFiles:
-    if not isinstance(entry, dict) or not isinstance(entry.get("lists"), dict):
+    lists, details = ((entry.get(n) if isinstance(entry, dict) else None) for n in _LISTS)
+    if not (lists and isinstance(lists, dict)) or not isinstance(details or {}, dict):
         raise InputError(f"{where}: expected lists, each with its layout")
     _refuse_unknown(where, entry, [one.name for one in fields(SetFiles)])
-    for layout in [*entry["lists"].values(), *entry.get("details", {}).values()]:
+    for layout in [*lists.values(), *(details or {}).values()]:
         layout_named(str(layout))
-    groups = str(entry.get("enrolment", "")).split("|")
-    return SetFiles(
-        entry["lists"],
-        entry.get("details", {}),
-        tuple(tuple(group.split()) for group in groups if group.strip()),
-        tuple(str(entry.get("audio", "")).split()),
-    )
+    groups = [group.split() for group in str(entry.get("enrolment", "")).split("|")]
+    audio = str(entry.get("audio", "")).split()
+    for name in (*lists, *(details or {}), *(one for group in groups for one in group), *audio):
+        _check_name(where, name)
+    return SetFiles(lists, details or {}, tuple(map(tuple, filter(None, groups))), tuple(audio))
+
+
+_LISTS = ("lists", "details")
+
+
+def _check_name(where: str, name: Any) -> None:
+    """Refuse a name that leads out of the folder of a corpus: lists are written, too."""
+    parts = PurePosixPath(name).parts if isinstance(name, str) and name.isprintable() else ()
+    if not parts or ".." in parts or parts[0] == "/" or "**" in name:
+        raise InputError(
+            f"{where}: {str(name)[:100]!r} is no name of a file below the folder of the corpus"
+        )
 
 
 def _refuse_unknown(where: str, entry: Mapping[str, Any], known: list[str]) -> None:

@@ -219,6 +219,9 @@ def _of_corpus(trials: TrialList, of: Profile | None) -> TrialList:
 
 def _without_ending(trials: TrialList, columns: Sequence[str]) -> TrialList:
     """Ids ``LA2021-LA_E_5013670-alaw-ita_tx`` as the audio has them: ``LA_E_5013670``."""
+    for name in columns:
+        if name not in trials.more:
+            raise InputError(f"ids end with {name}, says the corpus, but its list has no {name}")
     parts = zip(*(trials.more[name].tolist() for name in columns), strict=True)
     ends = ["-" + "-".join(part) for part in parts]
     speaker, utterance = (
