@@ -10,6 +10,8 @@ from lightning_sasv.errors import InputError
 
 TAR = ".tar"
 _BLOCK = 512
+_DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, MemoryError, RecursionError)
+"""What headers with absurd sizes make of the library that reads them."""
 
 
 class Member(NamedTuple):
@@ -53,16 +55,21 @@ def members_of(archive: Path) -> tuple[list[Member], str]:
     try:
         size = archive.stat().st_size
         with tarfile.open(archive, "r:") as tar:
+            end = 0
             while (one := _next(tar)) is not None:
                 tar.members.clear()  # type: ignore[attr-defined]  # a release has 68,000 of them
-                if one.isreg():
+                if one.size < 0 or tar.offset <= end:
+                    raise tarfile.ReadError(f"{one.name[:100]!r} leads back")
+                end = tar.offset
+                if one.isreg() and not one.issparse():
                     found.append(Member(archive, one.name, one.offset_data, one.size))
             end = tar.offset
         with archive.open("rb") as file:
             file.seek(min(end, size))
             whole = file.read(_BLOCK) == bytes(_BLOCK)
-    except (tarfile.TarError, OSError) as error:
-        return found, f"{archive} cannot be read as a tar file ({error})"
+    except _DAMAGE as error:
+        found = [one for one in found if one.start + one.size <= size]
+        return found, f"{archive} cannot be read as a tar file ({error or type(error).__name__})"
     cut = bool(found) and found[-1].start + found[-1].size > size
     if whole and not cut:
         return found, ""

@@ -13,6 +13,7 @@ from lightning_sasv.locks import lock
 from lightning_sasv.places import EMBEDDINGS, check_folder
 
 T = TypeVar("T")
+_STEM = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 KEY = "shard"
 """What a manifest says of the part that its folder holds."""
 
@@ -123,6 +124,10 @@ def _check_alike(manifests: Sequence[Manifest]) -> None:
     first = manifests[0]
     for one in manifests:
         folder, stores = one.path.parent, one.content["stores"]
+        for stem, entry in stores.items():
+            plain = isinstance(entry, dict) and isinstance(entry.get("utterances"), int)
+            if not (_STEM.fullmatch(stem) and plain and isinstance(entry.get("failures"), dict)):
+                raise InputError(f"{one.path}: {stem[:100]!r} is no store of `lightning extract`")
         if stores.keys() != first.content["stores"].keys() or any(folder.glob("*.parts")):
             raise InputError(f"{folder} is not finished: run its `lightning extract` again")
         for stem in stores:
@@ -143,6 +148,10 @@ def _join(stem: str, manifests: Sequence[Manifest], out: Path) -> int:
     paths = [one.path.parent / (stem + SUFFIX) for one in manifests]
     made = [EmbeddingStore.load(p) for p, e in zip(paths, entries, strict=True) if e["utterances"]]
     failures: dict[str, Any] = {k: v for entry in entries for k, v in entry["failures"].items()}
+    if len({store.dim for store in made}) > 1:
+        raise InputError(
+            f"{stem}: embeddings of {' and '.join(str(one.dim) for one in made)} values"
+        )
     if made:
         ids = [name for store in made for name in store.ids]
         vectors = torch.cat([store.vectors for store in made])
