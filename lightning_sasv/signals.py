@@ -106,6 +106,7 @@ class _Listener:
         self.held = 0
         self.since: float | None = None
         self.advice = ADVICE
+        self.patience: dict[int, float] = {}
         self.ends: list[End] = []
         self.passed_on = threading.Event()
         self.read, self.write = os.pipe()
@@ -139,14 +140,20 @@ class _Listener:
     def stand_by(self) -> None:
         """The thread: signals reach it through a pipe, whatever the main thread is busy with."""
         while True:
-            left = None if self.since is None else max(0, self.since + PATIENCE - time.monotonic())
-            if not select.select([self.read], [], [], left)[0]:
+            if not select.select([self.read], [], [], self._left())[0]:
                 self.end_now()
             for number in os.read(self.read, 64):
                 if number == 0:
                     return
                 if number in self.own:
                     self._note(number)
+
+    def _left(self) -> float | None:
+        """Seconds until the end may not be waited for any longer."""
+        if self.since is None:
+            return None
+        patience = self.patience.get(self.first or 0, PATIENCE)
+        return max(0, self.since + patience - time.monotonic())
 
     def _note(self, number: int) -> None:
         self.first = self.first or number
@@ -268,6 +275,12 @@ def advise(text: str) -> None:
     """From now on, say this where a signal stops the command: what is kept, and how to go on."""
     if _listener is not None:
         _listener.advice = text
+
+
+def wait_longer(number: int, seconds: float) -> None:
+    """Let an orderly end after this signal take so long, where somebody else has to be asked."""
+    if _listener is not None:
+        _listener.patience[number] = seconds
 
 
 @contextmanager

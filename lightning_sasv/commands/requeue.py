@@ -19,13 +19,13 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from lightning_sasv.callbacks.run_folder import own_folder
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json
-from lightning_sasv.signals import heard, rank
+from lightning_sasv.signals import PATIENCE, heard, rank, wait_longer
 
 NOTE = "slurm.json"
 """File in the folder of a run: which job began it, by which command."""
 
-SECONDS = 2.0
-"""Time that SLURM has to answer."""
+SECONDS = 20.0
+"""Time that SLURM has to answer, which may be busy; a job asks to be told minutes before its end."""
 
 
 def job_id() -> str | None:
@@ -68,6 +68,8 @@ def began(folder: Path, words: Sequence[str]) -> bool:
 @contextmanager
 def requeueing(command: str) -> Iterator[None]:
     """Where SIGUSR1 stops a ``fit``, have SLURM start it again."""
+    if command == "fit" and job_id() is not None:
+        wait_longer(signal.SIGUSR1, PATIENCE + 2 * SECONDS)
     try:
         yield
     except KeyboardInterrupt:

@@ -59,6 +59,13 @@ def does_not_end():
         time.sleep(60)
     finally:
         time.sleep(60)
+def asks_somebody():
+    signals.wait_longer(signal.SIGTERM, 60)
+    try:
+        time.sleep(60)
+    except BaseException:
+        time.sleep(1)
+        raise KeyboardInterrupt("what was written is with somebody else")
 def does_not_come_back():
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2_000_000_000)
 def imports():
@@ -91,8 +98,8 @@ heard = []
 what = sys.argv[1]
 if what == "belongs_to_another":
     signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
-if what == "does_not_come_back":
-    signals.PATIENCE = 1.0
+if what in ("does_not_come_back", "asks_somebody"):
+    signals.PATIENCE = 0.5
 def work(words):
     print("ready", flush=True)
     globals()[what]()
@@ -147,6 +154,12 @@ def test_a_signal_is_not_lost(what: str) -> None:
     with working(what) as process:
         process.send_signal(signal.SIGTERM)
         assert "stopped by SIGTERM; what was written" in ended(process, signal.SIGTERM)
+
+
+def test_a_command_that_asked_for_time_has_it() -> None:
+    with working("asks_somebody") as process:
+        process.send_signal(signal.SIGTERM)
+        assert "with somebody else" in ended(process, signal.SIGTERM)
 
 
 def test_a_second_signal_ends_at_once() -> None:

@@ -164,7 +164,8 @@ class Lab:
 
     def process(self, job: str) -> int:
         """The process of a job that trains."""
-        return until(lambda: _trains(job), 90, f"a process of job {job}")
+        mine = {f"SLURM_JOB_ID={job}", f"SLURM_CONF={self.environment['SLURM_CONF']}"}
+        return until(lambda: _trains(mine), 90, f"a process of job {job}")
 
     def pause_at_epoch(self, job: str, place: Path) -> int:
         """Stop the process of a job once it has kept an epoch, until a signal lets it go on."""
@@ -208,14 +209,14 @@ class Lab:
                     one.process.wait()
 
 
-def _trains(job: str) -> int | None:
-    """The youngest Python of a job."""
+def _trains(mine: set[str]) -> int | None:
+    """The youngest Python with these variables: other clusters have jobs of the same number."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (place / "cmdline").read_bytes().split(b"\0")
-            variables = (place / "environ").read_bytes().split(b"\0")
-            if f"SLURM_JOB_ID={job}".encode() in variables and b"python" in words[0]:
+            variables = (place / "environ").read_bytes().decode(errors="replace").split("\0")
+            if mine <= set(variables) and b"python" in words[0]:
                 found.append(int(place.name))
     return max(found, default=None)
 
