@@ -25,7 +25,7 @@ NOTE = "slurm.json"
 """File in the folder of a run: which job began it, by which command."""
 
 SECONDS = 20.0
-"""Time that SLURM has to answer, which may be busy; a job asks to be told minutes before its end."""
+"""Time that SLURM, which may be busy, has to answer; a job is told minutes before its end."""
 
 
 def job_id() -> str | None:

@@ -11,8 +11,8 @@ import pytest
 from lightning_sasv.cli import main
 from tests.conftest import REPOSITORY
 
-ROW = re.compile(r"^\| (\w+),? .*\| (two|four).*?\| \**([\d.]+)\** \[([\d.]+), ([\d.]+)\] \|$", re.M)
-ROWS = ROW.findall((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+ROW = r"^\| (\w+),? .*\| (two|four).*?\| \**([\d.]+)\** \[([\d.]+), ([\d.]+)\] \|$"
+ROWS = re.findall(ROW, (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.M)
 PLACES = {"two": "sasv2022", "four": "sasv2022_more"}
 
 
@@ -24,7 +24,8 @@ def test_values_and_intervals(
     said = {system: numbers for system, which, *numbers in ROWS if which == scores}
     assert said.keys() == {"two": {"L3c", "Q3cv", "M3"}, "four": {"Q3cv"}}[scores]
     monkeypatch.chdir(tmp_path)
-    sets = [f"--{part}={shared}/data/{PLACES[scores]}/{part}_scores.csv" for part in ("dev", "eval")]
+    place = shared / "data" / PLACES[scores]
+    sets = [f"--{part}={place / part}_scores.csv" for part in ("dev", "eval")]
     main(["fuse", *sets, f"--systems={','.join(said)}", "--out=fused", "--quiet"])
     main(["evaluate", "fused/scores/eval.csv", "--json=found.json", "--quiet"])
     found = json.loads(Path("found.json").read_text())["systems"]
