@@ -92,8 +92,8 @@ def print_counted(result: Any) -> None:
             for group, own in groups.items():
                 table.add_row(group, *(own.get(one.name, "") for one in part))
             console.print(table)
-    for line in result.verdicts():
-        console.print(line)
+    for metric in dict.fromkeys(one.metric for one in result.comparisons):
+        print_comparisons(result, metric)
 
 
 def print_metrics(
@@ -103,7 +103,10 @@ def print_metrics(
     caption: str,
     rows: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Every metric, a column per system, with intervals where there are any; then other rows."""
+    """Every metric, a column per system, with intervals where there are any; then other rows.
+
+    As many tables as it takes, under one title and above one caption.
+    """
     console = Terminal(wrap=True)
     names = list(metrics)
     width = max((len(name) for name in names), default=0)
@@ -111,7 +114,8 @@ def print_metrics(
     step = max(1, (console.width - 34) // width)
     for start in range(0, len(names), step):
         part = names[start : start + step]
-        table = make_table(["metric"], part, title=title, caption=caption)
+        table = make_table(["metric"], part, title=title if start == 0 else None)
+        table.caption = caption if start + step >= len(names) else None
         for metric in metrics_for("all"):
             if any(metric.name in metrics[name] for name in part):
                 cells = [value_text(metric, name, metrics, intervals) for name in part]
@@ -222,7 +226,7 @@ def print_comparisons(result: Any, metric: str) -> None:
     """Differences in one metric, the verdicts, and which systems are not told apart.
 
     Args:
-        result: An ``evaluation.Results``.
+        result: An ``evaluation.Results`` or ``CountedResults``.
         metric: The metric to show.
     """
     console, entry, draws = Terminal(), METRICS[metric], result.draws
