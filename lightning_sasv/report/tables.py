@@ -72,13 +72,14 @@ def print_counted(result: Any) -> None:
     Args:
         result: An ``evaluation.CountedResults``.
     """
-    console = Terminal(wrap=True)
-    texts = {name: result.texts(name) for name in result.metrics}
-    table = make_table(["metric"], list(texts), title=result.title, caption=result.caption)
-    for metric in metrics_for("all"):
-        if any(metric.name in own for own in texts.values()):
-            table.add_row(metric.title(), *(own.get(metric.name, "") for own in texts.values()))
-    console.print(table)
+    _print_systems(
+        {
+            name: {m.title(): own[m.name] for m in metrics_for("all") if m.name in own}
+            for name, own in ((name, result.texts(name)) for name in result.metrics)
+        },
+        result.title,
+        result.caption,
+    )
     for column, system, groups in result.group_texts():
         shown = [
             one
@@ -86,12 +87,9 @@ def print_counted(result: Any) -> None:
             if any(one.name in own for own in groups.values())
             and not (column == "attack" and one.name in _NOT_OF_ATTACKS)
         ]
-        for part in _parts(shown, console.width - 44):
-            table = make_table([column], [one.title() for one in part])
-            table.title = f"{system} by {column}"
-            for group, own in groups.items():
-                table.add_row(group, *(own.get(one.name, "") for one in part))
-            console.print(table)
+        cells = {one.title(): [own.get(one.name, "") for own in groups.values()] for one in shown}
+        if cells:
+            _print_tables(_fitting(column, groups, cells), f"{system} by {column}")
     for metric in dict.fromkeys(one.metric for one in result.comparisons):
         print_comparisons(result, metric)
 
@@ -103,26 +101,68 @@ def print_metrics(
     caption: str,
     rows: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Every metric, a column per system, with intervals where there are any; then other rows.
+    """Every metric of every system, with intervals where there are any; then other rows."""
+    texts: dict[str, dict[str, str]] = {}
+    for system, own in metrics.items():
+        there = [metric for metric in metrics_for("all") if metric.name in own]
+        texts[system] = {m.title(): value_text(m, system, metrics, intervals) for m in there}
+        texts[system] |= {name: row[system] for name, row in (rows or {}).items() if system in row}
+    _print_systems(texts, title, caption)
 
-    As many tables as it takes, under one title and above one caption.
+
+def _print_systems(texts: Mapping[str, Mapping[str, str]], title: str, caption: str) -> None:
+    """Texts by system and heading, a system a column or a row: whatever takes fewer lines.
+
+    Systems of which the same is known stand in one table where they are rows.
     """
-    console = Terminal(wrap=True)
-    names = list(metrics)
-    width = max((len(name) for name in names), default=0)
-    width = max(width, 26 if intervals else 10) + 3
-    step = max(1, (console.width - 34) // width)
-    for start in range(0, len(names), step):
-        part = names[start : start + step]
-        table = make_table(["metric"], part, title=title if start == 0 else None)
-        table.caption = caption if start + step >= len(names) else None
-        for metric in metrics_for("all"):
-            if any(metric.name in metrics[name] for name in part):
-                cells = [value_text(metric, name, metrics, intervals) for name in part]
-                table.add_row(metric.title(), *cells)
-        for heading, row in (rows or {}).items():
-            table.add_row(heading, *(row.get(name, "") for name in part))
-        console.print(table)
+    headings = dict.fromkeys(name for own in texts.values() for name in own)
+    columns = {system: [own.get(name, "") for name in headings] for system, own in texts.items()}
+    by_column = _fitting("metric", headings, columns)
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for system, own in texts.items():
+        kinds.setdefault(tuple(own), []).append(system)
+    by_row: list[Table] = []
+    for kind, systems in kinds.items():
+        cells = {name: [texts[system][name] for system in systems] for name in kind}
+        alone = {systems[0]: [*texts[systems[0]].values()]}
+        several = len(systems) > 1
+        by_row += _fitting("system", systems, cells) if several else _fitting("metric", kind, alone)
+    tables = min(by_column, by_row, key=lambda found: sum(4 + one.row_count for one in found))
+    _print_tables(tables, title, caption)
+
+
+def _fitting(first: str, names: Iterable[str], columns: Mapping[str, Sequence[str]]) -> list[Table]:
+    """Tables of a row for each name, as many as it takes for no column to be broken.
+
+    Args:
+        first: Heading of the names.
+        names: What the rows are.
+        columns: Texts of each column, by its heading.
+    """
+    names, parts, left = list(names), list[list[str]](), 0
+    room = Terminal(wrap=True).width - min(40, max(map(len, (first, *names)))) - 4
+    for heading, texts in columns.items():
+        width = max(map(len, (heading, *texts))) + 3
+        if not parts or width > left:
+            parts.append([])
+            left = room
+        parts[-1].append(heading)
+        left -= width
+    tables = []
+    for part in parts:
+        table = make_table([first], part)
+        table.columns[0].max_width = 40
+        for name, *texts in zip(names, *(columns[heading] for heading in part), strict=True):
+            table.add_row(name, *texts)
+        tables.append(table)
+    return tables
+
+
+def _print_tables(tables: Sequence[Table], title: str, caption: str | None = None) -> None:
+    """Print tables under one title and above one caption."""
+    tables[0].title, tables[-1].caption = title, caption
+    for table in tables:
+        Terminal(wrap=True).print(table)
 
 
 def value_text(
@@ -167,7 +207,6 @@ def print_groups(
         attacks: Of groups that are attacks, ``evaluation.compare.Attack`` of each: how many spoofs
             there are and how many are accepted; metrics that no attack can change are left out.
     """
-    console = Terminal(wrap=True)
     if attacks:
         _print_attacks(system, groups, attacks)
     metrics = [
@@ -177,15 +216,10 @@ def print_groups(
         and not (column == "attack" and metric.name in _NOT_OF_ATTACKS)
         and not (attacks and metric.name == "spf_eer")
     ]
-    caption = "rates in per cent, Cllr in bits"
-    room = console.width - min(40, max(map(len, (column, *groups)))) - 4
-    for part in _parts(metrics, room):
-        table = make_table([column], [metric.title() for metric in part])
-        table.title, table.caption = f"{system} by {column}", caption
-        table.columns[0].max_width = 40
-        for group, values in groups.items():
-            table.add_row(group, *(metric.shown(values) for metric in part))
-        console.print(table)
+    cells = {m.title(): [m.shown(values) for values in groups.values()] for m in metrics}
+    if cells:
+        title, caption = f"{system} by {column}", "rates in per cent, Cllr in bits"
+        _print_tables(_fitting(column, groups, cells), title, caption)
 
 
 _NOT_OF_ATTACKS = ("sasv_eer", "sv_eer", "asv_eer")
@@ -206,20 +240,6 @@ def _print_attacks(
         cell = _with_ends(entry, groups[attack]["spf_eer"], one.spf_eer)
         table.add_row(attack, cell, f"{one.spoofs:,}", number(one.accepted, "rate"))
     Terminal(wrap=True).print(table)
-
-
-def _parts(columns: Sequence[Metric], room: int) -> list[list[Metric]]:
-    """Columns in parts whose headings fit into a number of characters."""
-    parts: list[list[Metric]] = []
-    left = 0
-    for metric in columns:
-        width = max(len(metric.title()), len("100.0000")) + 3
-        if not parts or width > left:
-            parts.append([])
-            left = room
-        parts[-1].append(metric)
-        left -= width
-    return parts
 
 
 def print_comparisons(result: Any, metric: str) -> None:

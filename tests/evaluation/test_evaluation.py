@@ -337,6 +337,21 @@ def test_breakdowns_show_every_number_whole(
     assert max(map(len, shown.splitlines())) <= width
 
 
+def test_many_systems_are_rows_under_one_title(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    fused = {"sasv_eer": 0.0142, "sv_eer": 0.0192, "cllr": 0.16, "act_a_dcf": 0.0767}
+    metrics: dict[str, dict[str, float]] = {f"system {k}": fused for k in range(12)}
+    metrics["pair"] = {"asv_eer": 0.0164}
+    print_metrics(metrics, {}, "a title", "a caption", {"misses": {"system 3": "7 %"}})
+    shown = capsys.readouterr().out
+    for text in ("a title", "a caption", " system 0 ", " ASV EER % ", " misses "):
+        assert shown.count(text) == 1
+    print_metrics({name: metrics[name] for name in ("system 0", "pair")}, {}, "a title", "b")
+    assert "│ metric" in capsys.readouterr().out.replace("┃", "│")
+
+
 def test_systems_side_by_side_can_be_compared(table: ScoreTable) -> None:
     alone = evaluate_tables({"a": table}, Options())
     assert "3 systems in one file; --compare tests their differences" in alone.notes
