@@ -223,6 +223,26 @@ def read_yaml(path: str | Path, what: str = "") -> Any:
     return parse_yaml(_read(path, what), path)
 
 
+def read_arrays(path: str | Path, header: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays of a safetensors file by name, and the object that its head has under ``header``.
+
+    Raises:
+        ValueError: It is damaged, or of types that numpy lacks.
+        OSError: It cannot be read.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = parse_json((file.metadata() or {}).get(header, "{}"), path)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, AttributeError, TypeError) as error:
+        raise ValueError(" ".join(str(error).split())[:200]) from None
+    if not isinstance(about, dict):
+        raise ValueError("its head is no object")
+    return about, arrays
+
+
 def sha256(path: str | Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     try:

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, check_links
+from lightning_sasv.files import atomic_path, check_links, read_arrays
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
-from lightning_sasv.limits import parse_json
 from lightning_sasv.plugins import UntrustedError
 from lightning_sasv.trials import TWIN, FusedScores, Scores
 
@@ -28,7 +26,7 @@ FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
 HEADER = "lightning_sasv"
 FOLDER = "fitted"
 SUFFIX = ".safetensors"
-_DAMAGE = (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError)
+_DAMAGE = (OSError, KeyError, TypeError, ValueError, RuntimeError)
 
 
 class FittedSystem(Fusion):
@@ -143,9 +141,7 @@ def read_fitted(path: str | Path) -> FittedSystem:
     if not path.is_file():
         raise InputError(f"no fitted system at {path}; make it with `lightning fuse` or `fit`")
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = parse_json((file.metadata() or {}).get(HEADER, "{}"), path)
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header, state = read_arrays(path, HEADER)
         if header.get("format") not in (FORMAT, OLD_FORMAT):
             raise InputError(f"{path} is not a fitted system of this package")
         noted = header.get("fitted_on")

@@ -158,6 +158,9 @@ def load(bundle: str | Path, *, bounds: bool = True, fingerprint: str | None = N
         rule, costs = read_rule(content), as_cost_model(content["costs"])
         system = read_fitted(folder / FUSION)
         unsure = read_measured(folder, content, system)
+        ends = content.get("front_ends") or {}
+        if not isinstance(ends, dict) or not all(isinstance(one, dict) for one in ends.values()):
+            raise ValueError("front_ends")
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from lightning_sasv.checks import Codes, Floats, as_labels
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path
+from lightning_sasv.files import atomic_path, read_arrays
 from lightning_sasv.trials import Scores, TrialClass
 
 if TYPE_CHECKING:
@@ -63,14 +62,14 @@ class Reference:
                 "export it again"
             )
         try:
-            found = load_file(path)
+            found = read_arrays(path)[1]
             scores, label, speaker = found["scores"], found["label"], found.get("speaker")
             if scores.shape != (columns, len(label)) or not np.isfinite(scores).all():
                 raise ValueError(f"scores of shape {scores.shape}")
             if speaker is not None and (speaker.shape != label.shape or speaker.min() < 0):
                 raise ValueError(f"speakers of shape {speaker.shape}")
             return cls(scores.astype(np.float64), as_labels(label), speaker)
-        except (SafetensorError, KeyError, ValueError, OSError) as error:
+        except (KeyError, ValueError, TypeError, OSError) as error:
             raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
 
     def of_class(self, code: TrialClass) -> Floats:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path
+from lightning_sasv.files import atomic_path, read_arrays
 
 HEAD = "head.safetensors"
 _SETTINGS = "lightning_sasv"
@@ -93,11 +92,10 @@ class Head:
     def load(cls, path: str | Path) -> Head:
         """Read one that :meth:`save` wrote."""
         try:
-            with safe_open(path, framework="numpy") as file:
-                slope = json.loads((file.metadata() or {})[_SETTINGS])["negative_slope"]
-                state = {f"head.{n}": file.get_tensor(n)[None] for n in file.keys()}  # noqa: SIM118
-            head = cls.of_state(state, slope)
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            settings, arrays = read_arrays(path, _SETTINGS)
+            state = {f"head.{name}": value[None] for name, value in arrays.items()}
+            head = cls.of_state(state, settings["negative_slope"])
+        except (OSError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
         if head is None:
             raise InputError(f"{path} holds no CM head; export the bundle again")

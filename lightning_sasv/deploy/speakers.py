@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.files import atomic_path, inside
+from lightning_sasv.files import atomic_path, inside, read_arrays
 
 SUFFIX = ".safetensors"
 _HEADER = "lightning_sasv"
@@ -63,12 +62,11 @@ class SpeakerModels:
             known = meant(name, self.names())
             raise InputError(f"nobody is enrolled as {name!r} in {self.folder}{known}")
         try:
-            with safe_open(inside(self.folder, path), framework="numpy") as file:
-                header = json.loads((file.metadata() or {})[_HEADER])
-                vector = np.asarray(file.get_tensor("model"))
-            if vector.ndim != 1 or not np.isfinite(vector).all():
-                raise ValueError(f"shape {vector.shape}")
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            header, arrays = read_arrays(inside(self.folder, path), _HEADER)
+            vector: np.ndarray = arrays["model"]
+            if vector.ndim != 1 or vector.dtype.kind != "f" or not np.isfinite(vector).all():
+                raise ValueError(f"{vector.dtype} of shape {vector.shape}")
+        except (OSError, KeyError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path} is no speaker model ({error}); enrol again") from None

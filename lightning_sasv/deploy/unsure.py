@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from lightning_sasv.decisions import empirical_cost, worth_below
 from lightning_sasv.decisions.outcome import share_of
 from lightning_sasv.deploy.decision import checked_scores
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path
+from lightning_sasv.files import atomic_path, read_arrays
 from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.conformal import LEVEL, Measured, measure
 from lightning_sasv.trials import CLASS_ORDER, Scores, TrialClass
@@ -91,9 +90,9 @@ def read_measured(folder: Path, content: dict[str, Any], system: FittedSystem) -
         return Unsure(None, 0.0, about.get("why"))
     path = folder / MEASURED
     try:
-        found = Measured.of_arrays(load_file(path), system.columns.without_quality().scores)
+        found = Measured.of_arrays(read_arrays(path)[1], system.columns.without_quality().scores)
         return Unsure(found, float(about["level"]))
-    except (SafetensorError, InputError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import sha256
+from lightning_sasv.files import read_arrays, sha256
+from lightning_sasv.frontends.audio import _RATES
 
 SETTINGS = "lightning_sasv"
 Array = np.ndarray
-_ELSEWHERE = b"\n\x08location"
+_MOST = 10_000_000
+"""Samples that a graph may look at, ten minutes at 16 kHz and a little more."""
+_ELSEWHERE = b"location"
 """How a graph names a file with values of its own: any file of this machine, if it were read."""
 
 
@@ -47,13 +49,10 @@ class Fbank:
     @classmethod
     def read(cls, path: Path) -> Fbank:
         """Features of a file that a graph was exported with."""
-        from safetensors import SafetensorError, safe_open
-
         try:
-            with safe_open(path, framework="numpy") as file:
-                settings = json.loads((file.metadata() or {})[SETTINGS])
-                return cls(file.get_tensor("window"), file.get_tensor("mel"), **settings)
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            settings, arrays = read_arrays(path, SETTINGS)
+            return cls(arrays["window"], arrays["mel"], **settings)
+        except (OSError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
 
     def __call__(self, waveform: Array) -> Array:
@@ -87,7 +86,10 @@ class GraphFrontEnd:
             self.dim, self.sample_rate = int(about["dim"]), int(about["sample_rate"])
             self.samples = None if about["samples"] is None else int(about["samples"])
             recorded = {str(name): str(digest) for name, digest in about["files"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            least, most = _RATES
+            if not least <= self.sample_rate <= most or not 0 < (self.samples or 1) <= _MOST:
+                raise ValueError(f"{self.samples} samples at {self.sample_rate} Hz")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{folder}: the {kind} front end is not described ({error})") from None
         graph, features = (Path(folder) / name for name in file_names(kind))
         for name in recorded:
@@ -98,7 +100,7 @@ class GraphFrontEnd:
                 state = "was altered or damaged" if path.is_file() else "is missing"
                 raise InputError(f"{path} {state}; export the bundle again")
         self._features = Fbank.read(features) if features.name in recorded else None
-        self._session = _session(graph, threads)
+        self._path, self._session = graph, _session(graph, threads)
         self._input = self._session.get_inputs()[0].name
 
     def embed(self, waveforms: Sequence[Array]) -> Array:
@@ -111,7 +113,16 @@ class GraphFrontEnd:
         if self.samples is not None:  # the first ones, or the recording repeated end to end
             waveform = np.resize(waveform[: self.samples], self.samples)
         values = waveform if self._features is None else self._features(waveform)
-        return np.asarray(self._session.run(None, {self._input: values[None]})[0][0])
+        try:
+            found = np.asarray(self._session.run(None, {self._input: values[None]})[0][0])
+        except Exception as error:  # onnxruntime's own classes, which differ by version
+            reason = str(error).splitlines()[0][:200]
+            raise InputError(f"{self._path} fails on a recording ({reason})") from None
+        if found.shape != (self.dim,) or found.dtype.kind != "f":
+            raise InputError(
+                f"{self._path} gives {found.dtype} {found.shape}, not {self.dim} values"
+            )
+        return found
 
 
 def _session(path: Path, threads: int) -> Any:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
+from lightning_sasv.cli import main
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
+from lightning_sasv.decisions import PRESETS
+from lightning_sasv.deploy.bundle import load, write_bundle
+from lightning_sasv.deploy.head import Head
+from lightning_sasv.deploy.speakers import SpeakerModels
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import read_json, sha256
+from lightning_sasv.fitted import read_fitted
 from lightning_sasv.frontends.archives import members_of
 from lightning_sasv.frontends.manifest import FORMAT, MANIFEST
+from lightning_sasv.frontends.runtime import Fbank, GraphFrontEnd
+from lightning_sasv.fusion import build_system
 from tests.hostile.conftest import Attack
+from tests.hostile.corpus import safetensors
+from tests.scores.samples import toy_scores
 
 TRIALS = "asvspoof5-trials"
 
@@ -134,3 +150,107 @@ def test_archives_of_recordings(name: str, here: Path) -> None:
     members, wrong = members_of(here / "x.tar")
     assert wrong.startswith(f"{here / 'x.tar'} ")
     assert all(0 <= one.size <= len(TARS[name]) for one in members)
+
+
+HEADS = {
+    "a list": "[]",
+    "nothing": "null",
+    "no JSON": "{",
+    "deep": "[" * 100_000,
+    "no settings": "{}",
+    "another type": json.dumps({"made_by": 1, "negative_slope": [], "hop": {}}),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_of_small_files(name: str, here: Path) -> None:
+    """Speaker models, CM heads and features: what is not as it should be is told in a line."""
+    arrays = {"model": np.ones(3, np.float32), "window": np.ones(4), "mel": np.ones((3, 2))}
+    save_file(arrays, here / "anna.safetensors", {"lightning_sasv": HEADS[name]})
+    for read in (
+        lambda: SpeakerModels(here).read("anna", {}),
+        lambda: Head.load(here / "anna.safetensors"),
+        lambda: Fbank.read(here / "anna.safetensors"),
+    ):
+        with pytest.raises(InputError, match=r"anna\.safetensors"):
+            read()
+
+
+def test_numbers_that_numpy_lacks(here: Path) -> None:
+    header = {"model": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}
+    (here / "anna.safetensors").write_bytes(safetensors(header, b"ab"))
+    for read in (
+        lambda: SpeakerModels(here).read("anna", {}),
+        lambda: read_fitted(here / "anna.safetensors"),
+        lambda: Head.load(here / "anna.safetensors"),
+    ):
+        with pytest.raises(InputError, match=r"anna\.safetensors"):
+            read()
+
+
+LINES = {
+    "deep": b"[" * 200_000,
+    "no UTF-8": b'\xff{"asv": 1}',
+    "no UTF-8 in a name": b'{"probe": "\xff", "name": "anna"}',
+    "long": b"x" * 3_000_000,
+    "a number of many digits": b'{"asv": ' + b"1" * 5_000 + b', "cm": 1}',
+    "beyond numbers": b'{"asv": 1' + b"0" * 400 + b', "cm": 1}',
+    "no numbers": b'{"asv": [1], "cm": {}}',
+    "a name of another folder": b'{"probe": "a.wav", "name": "../x"}',
+    "a long name": b'{"probe": "a.wav", "name": "' + b"x" * 5_000 + b'"}',
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_bad_line_does_not_end_the_service(
+    name: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_bundle(here / "x", build_system("B1"), toy_scores(90), PRESETS["equal"], name="B1")
+    content = LINES[name] + b'\n{"asv": 1, "cm": 1}\n'
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8"))
+    main(["serve", "--bundle=x", "--stdin"])
+    bad, good = capsys.readouterr().out.splitlines()
+    assert json.loads(bad).keys() == {"error"}
+    assert json.loads(good)["decision"] in ("accept", "reject")
+
+
+DESCRIBED = {
+    "no rate": {"sample_rate": 0},
+    "a rate beyond any": {"sample_rate": 2**70},
+    "no samples": {"samples": 0},
+    "fewer than none": {"samples": -1},
+    "samples beyond memory": {"samples": 2**70},
+    "infinity": {"samples": float("inf")},
+    "another size": {"dim": 3},
+    "another input": {"samples": 7},
+}
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_what_a_bundle_says_of_its_graphs(name: str, here: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    helper = pytest.importorskip("onnx").helper
+    shapes = {"values": [1, 8], "y": [1, 8]}
+    values = [helper.make_tensor_value_info(key, 1, shape) for key, shape in shapes.items()]
+    graph = helper.make_graph(
+        [helper.make_node("Neg", ["values"], ["y"])], "g", values[:1], values[1:]
+    )
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    (here / "cm.onnx").write_bytes(model.SerializeToString())
+    files = {"cm.onnx": sha256(here / "cm.onnx")}
+    about = {"dim": 8, "sample_rate": 16_000, "samples": 8, "files": files}
+    assert GraphFrontEnd(here, "cm", about).embed([np.ones(5)]).shape == (1, 8)
+    with pytest.raises(InputError, match="cm"):
+        GraphFrontEnd(here, "cm", about | DESCRIBED[name]).embed([np.ones(5)])
+
+
+@pytest.mark.parametrize("value", ["x", 5, [[]], {"cm": 1}])
+def test_front_ends_of_a_bundle_are_described(value: Any, here: Path) -> None:
+    write_bundle(here / "x", build_system("B1"), toy_scores(90), PRESETS["equal"], name="B1")
+    content = read_json(here / "x" / "bundle.json") | {"front_ends": value}
+    (here / "x" / "bundle.json").write_text(json.dumps(content))
+    sums = {name: sha256(here / "x" / name) for name in ("fusion.safetensors", "bundle.json")}
+    (here / "x" / "checksums.json").write_text(json.dumps(sums))
+    with pytest.raises(InputError, match=r"bundle\.json"):
+        load(here / "x")
