@@ -51,7 +51,7 @@ COMMANDS = {
     "serve": ("bundles", "serve", "answer over HTTP by a bundle: scores and recordings"),
     "fuse": ("scores", "fuse", "fit fusion systems on dev scores, fuse eval scores"),
     "evaluate": ("evaluate", "evaluate", "every metric of score files; compares systems"),
-    "merge": ("evaluate", "merge", "add counts of trials that `evaluate --state` wrote"),
+    "merge": ("counts", "merge", "add counts of trials that `evaluate --state` wrote"),
     "referee": ("scores", "referee", "published values against what their score files give"),
     "decide": ("scores", "decide", "accept or reject each trial at given costs and priors"),
     "transfer": ("scores", "transfer", "systems fitted on one corpus on the scores of another"),
@@ -124,7 +124,7 @@ def _run_function(command: str, args: Sequence[str]) -> None:
     if refers:
         guard_resolvers()
     auto_cli(
-        function,
+        arguments.described(function, words),
         args=words,
         parser_mode="omegaconf+" if refers else "yaml",
         prog=f"lightning {command}",

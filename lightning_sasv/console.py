@@ -117,6 +117,10 @@ def progress(unit: str = "", output: bool = False) -> Iterator[Begin]:
             read, those without a unit vanish at the end.
         output: The finished bars are part of the command's output, on a terminal or not.
     """
+    console = Terminal(stderr=not output, wrap=True)
+    if program().quiet or not (output or console.is_terminal):
+        yield lambda *_, **__: lambda *_: None
+        return
     from rich import progress as bar
 
     class Speed(bar.ProgressColumn):
@@ -125,7 +129,6 @@ def progress(unit: str = "", output: bool = False) -> Iterator[Begin]:
             speed = f"{done / seconds:.1f}" if done and seconds else "–"
             return Text(f"{speed} {unit}/s")
 
-    console = Terminal(stderr=not output, wrap=True)
     name = bar.TextColumn("{task.description}", markup=False)
     columns: tuple[bar.ProgressColumn, ...] = (name, *bar.Progress.get_default_columns()[1:])
     if unit:
@@ -135,8 +138,7 @@ def progress(unit: str = "", output: bool = False) -> Iterator[Begin]:
         columns = (name, bar.BarColumn(), count, speed)
         columns += (bar.TextColumn("left"), bar.TimeRemainingColumn())
         columns += (bar.TextColumn("after"), bar.TimeElapsedColumn())
-    disable = program().quiet or not (output or console.is_terminal)
-    with bar.Progress(*columns, console=console, transient=not unit, disable=disable) as bars:
+    with bar.Progress(*columns, console=console, transient=not unit) as bars:
 
         def begin(text: str, total: int, before: int = 0) -> Callable[..., object]:
             task = bars.add_task(clean(text), total=total, completed=before, before=before)

@@ -17,6 +17,8 @@ RUN, TABLE, FUSED = "a training run", "a table of seeds", "fused scores"
 BUNDLE, CORPUS, EMBEDDINGS = "a bundle", "a corpus", "extracted embeddings"
 LOCK = ".lightning.lock"
 """Lock files begin with this; they are nobody's content."""
+COUNTS = ".counts.safetensors"
+"""Files of counts end with this."""
 
 _HEAD = 1 << 16
 
@@ -40,6 +42,11 @@ MARKS = (
     Mark(FUSED, "scores/*.csv", r"\A[^\n]*\basv_\w[^\n]*,cm_\w[^\n]*,sasv_"),
 )
 """The first that is found counts: a training run holds fused scores too."""
+
+
+def is_counts(path: str | Path) -> bool:
+    """Whether a file is one of counts, by its name."""
+    return str(path).endswith(COUNTS)
 
 
 def kind_of(folder: str | Path) -> str | None:

@@ -51,7 +51,7 @@ def collect_rarely() -> None:
     Importing torch and Lightning makes half a million objects that are there to stay. Looking
     through them again and again, and once more at the end, took a third of a small ``fit``.
     """
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(100_000, 20, 50)
     atexit.register(gc.freeze)
 
 

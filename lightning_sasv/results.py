@@ -28,7 +28,6 @@ import numpy as np
 
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import check_links, finite, read_json, write_json, write_text
-from lightning_sasv.locks import owner_of
 from lightning_sasv.metrics.registry import DEFAULTS, explained_metrics
 from lightning_sasv.metrics_file import (
     Metrics,
@@ -453,6 +452,7 @@ def read_results(folder: str | Path, seed: int | None = None) -> Results:
     """
     from lightning_sasv.fitted import FOLDER, read_fitted_systems
     from lightning_sasv.fusion import warning_lines
+    from lightning_sasv.locks import owner_of
 
     folder = Path(folder)
     if not folder.is_dir():

@@ -20,6 +20,7 @@ import re
 from argparse import Action
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import wraps
 from typing import Any, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -217,6 +218,15 @@ def options_of(
 def description(function: Callable[..., Any]) -> str:
     """What a command does: its docstring before the list of its parameters."""
     return (inspect.getdoc(function) or "").partition("\nArgs:")[0].replace("``", "`").strip()
+
+
+def described(function: Command, words: Sequence[str]) -> Command:
+    """The command with the help of its options where it is asked for, which takes long to parse."""
+    if any(word in ("-h", "--help") or word.startswith("--print_config") for word in words):
+        return function
+    plain = wraps(function)(lambda **options: function(**options))
+    plain.__doc__ = None
+    return plain
 
 
 def by_position(function: Callable[..., Any]) -> bool:

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lightning_sasv.counting.file import is_counts
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Options
+from lightning_sasv.places import is_counts
 from lightning_sasv.scores.sources import names_of_files, roles_of
-from lightning_sasv.scores.stream import STDIN, rows_of
+from lightning_sasv.scores.text import STDIN
 
 ROW_BYTES = 160
 """Memory that a trial takes where all are held in it."""
@@ -42,6 +42,8 @@ def is_counted(
     largest = max(Path(path).stat().st_size for path in paths)
     if largest < 10 * MANY and memory is None:
         return None  # a row has ten bytes at least
+    from lightning_sasv.scores.stream import rows_of
+
     rows = max(rows_of(path) for path in paths)
     if options.ci not in (None, "none") and rows > MANY:
         return f"{rows:,} rows with intervals"

@@ -508,9 +508,9 @@ def generator(seed: int, replicate: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, replicate))))
 
 
-def draw(rng: np.random.Generator, number: int) -> NDArray[np.intp]:
-    """How often each of so many clusters is drawn."""
-    return np.bincount(rng.integers(0, number, number), minlength=number)
+def draw(rng: np.random.Generator, number: int, places: int = 0) -> NDArray[np.intp]:
+    """How often each of so many clusters is drawn; of at least so many places."""
+    return np.bincount(rng.integers(0, number, number), minlength=max(number, places))
 
 
 class ClusterDraws:
@@ -586,7 +586,9 @@ class _Cells:
         """Each cell weighs the product of how often its clusters are drawn."""
         weights: Any = 1
         for number, clusters in zip(self.numbers, self._clusters, strict=True):
-            weights = weights * np.append(draw(rng, number), 1)[clusters]  # last: no cluster
+            often = draw(rng, number, number + 1)
+            often[number] = 1  # no cluster
+            weights = weights * often[clusters]
         return _CellWeights(self, weights)
 
     def without(self, group: int) -> _CellWeights:

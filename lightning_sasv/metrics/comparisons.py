@@ -19,6 +19,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.families import ADJUSTMENTS, Adjust, letters, speakers_needed
 from lightning_sasv.metrics.intervals import Interval, Resampled, is_clear, over_seeds
 from lightning_sasv.metrics.registry import METRICS, ON_PAGE
+from lightning_sasv.metrics.tails import student_below
 
 PRIMARY = "sasv_eer"
 """The metric that decides; others are families of their own, called secondary."""
@@ -211,10 +212,8 @@ def seeds_are_clear(differences: Sequence[float], alpha: float = 0.05) -> bool:
     d = np.asarray(differences, float)
     if d.size < 2 or not (spread := float(d.std(ddof=1))) > 0:
         return False
-    from scipy.special import stdtr
-
     t = abs(float(d.mean())) / (spread / math.sqrt(d.size))
-    return 2 * float(stdtr(d.size - 1, -t)) <= alpha
+    return 2 * student_below(-t, d.size - 1) <= alpha
 
 
 def _verdict(

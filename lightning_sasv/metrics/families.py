@@ -15,6 +15,7 @@ import numpy as np
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.intervals import is_clear
+from lightning_sasv.metrics.tails import normal_quantile
 
 Adjust: TypeAlias = Literal["holm", "bh", "none"]
 
@@ -97,10 +98,8 @@ def speakers_needed(
     """
     if difference == 0 or not math.isfinite(deviation):
         return math.inf
-    from scipy.special import ndtri
-
-    z = ndtri(1 - alpha / 2 / comparisons) + ndtri(power)
-    return speakers * float(z * deviation / abs(difference)) ** 2
+    z = normal_quantile(1 - alpha / 2 / comparisons) + normal_quantile(power)
+    return speakers * (z * deviation / abs(difference)) ** 2
 
 
 def letters(order: Sequence[str], apart: Collection[frozenset[str]]) -> dict[str, str]:

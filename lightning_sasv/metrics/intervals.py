@@ -20,6 +20,7 @@ import numpy as np
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.tails import normal_below, normal_quantile, student_quantile
 
 Method: TypeAlias = Literal["bca", "percentile", "interpolated"]
 """``interpolated`` is the percentile between order statistics, as numpy and packages have it."""
@@ -251,10 +252,8 @@ def widened(alpha: float, speakers: int) -> float:
         >>> [round(widened(0.05, speakers) / 2, 4) for speakers in (48, 20, 10)]
         [0.021, 0.0159, 0.0086]
     """
-    from scipy.special import ndtr, stdtrit  # a third of a start; few speakers have no intervals
-
-    t = stdtrit(speakers - 1, 1 - alpha / 2)
-    return 2 * float(ndtr(-math.sqrt(speakers / (speakers - 1)) * t))
+    t = student_quantile(1 - alpha / 2, speakers - 1)
+    return 2 * normal_below(-math.sqrt(speakers / (speakers - 1)) * t)
 
 
 def bias_of(value: float, replicates: Floats) -> float:
@@ -264,10 +263,8 @@ def bias_of(value: float, replicates: Floats) -> float:
         >>> bias_of(1.0, np.array([0.0, 1.0, 2.0]))
         0.0
     """
-    from scipy.special import ndtri
-
     below, equal = np.count_nonzero(replicates < value), np.count_nonzero(replicates == value)
-    return float(ndtri((below + equal / 2) / replicates.size))
+    return normal_quantile(float((below + equal / 2) / replicates.size))
 
 
 def acceleration(left_out: Floats) -> float:
@@ -297,14 +294,12 @@ def bca_tails(bias: float, skew: float, alpha: float) -> tuple[float, float]:
         >>> [round(share, 6) for share in bca_tails(0.0, 0.0, 0.05)]
         [0.025, 0.025]
     """
-    from scipy.special import ndtr, ndtri
-
     found = []
     for sign in (1.0, -1.0):
-        z = bias + sign * float(ndtri(alpha / 2))
+        z = bias + sign * normal_quantile(alpha / 2)
         if not (math.isfinite(z) and 1 - skew * z > 0):
             return math.nan, math.nan
-        found.append(float(ndtr(sign * (bias + z / (1 - skew * z)))))
+        found.append(normal_below(sign * (bias + z / (1 - skew * z))))
     return found[0], found[1]
 
 

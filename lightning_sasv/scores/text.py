@@ -23,6 +23,8 @@ from lightning_sasv.limits import COLUMNS, LINE_BYTES
 if TYPE_CHECKING:
     import polars as pl
 
+STDIN = "-"
+"""Standard input in the place of a file."""
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:e[+-]?\d+)?", re.I | re.A)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

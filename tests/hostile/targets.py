@@ -10,9 +10,9 @@ import yaml
 
 from lightning_sasv.cli import main
 from lightning_sasv.counting import Counts
-from lightning_sasv.counting.file import SUFFIX
 from lightning_sasv.data.protocols import TRAIN_PROTOCOL
 from lightning_sasv.models.cm_head import CMHead
+from lightning_sasv.places import COUNTS
 from lightning_sasv.scores import write_scores
 from tests.bad_input.cases import good_files
 from tests.deploy.recordings import export_whole, write_checkpoint, write_voice, write_weights
@@ -135,7 +135,7 @@ TARGETS: dict[str, list[Target]] = {
         _option("evaluate", FILE, "--ci=speaker"),
         _option("evaluate", f"--costs={FILE}", "good.csv"),
     ],
-    "merge": [_option("merge", f"x{SUFFIX}", f"--out=out{SUFFIX}", place=f"x{SUFFIX}")],
+    "merge": [_option("merge", f"x{COUNTS}", f"--out=out{COUNTS}", place=f"x{COUNTS}")],
     "referee": [_option("referee", FILE)],
     "decide": [
         _option("decide", FILE, "--fitted=results", "--out=out/decided.csv"),
@@ -158,7 +158,7 @@ def sound_files(folder: Path) -> Path:
     write_scores(folder / "good.csv", toy_scores(300))
     counts = Counts()
     counts.add(["target", "nontarget", "spoof"], sasv=[2.0, 1.0, 0.0])
-    counts.save(folder / f"good{SUFFIX}")
+    counts.save(folder / f"good{COUNTS}")
     (folder / "claims.yaml").write_text("claims: [{system: x, metric: cm_eer, published: '1.0'}]")
     shutil.copy(OLD / "best.ckpt", folder / "good.ckpt")
     write_corpus(folder / "audio")

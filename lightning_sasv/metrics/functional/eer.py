@@ -37,6 +37,7 @@ from lightning_sasv.metrics.functional.points import (
 )
 
 Convention: TypeAlias = Literal["asvspoof", "interpolated", "max", "rocch"]
+_FEW = 2048  # positives whose rungs are counted faster together than one by one
 """How the equal error rate is read off the finite set of operating points; see :func:`eer`."""
 
 
@@ -230,18 +231,28 @@ def _around(task: Detection) -> tuple[tuple[int, int], tuple[int, int]]:
     the first point with FRR >= FAR follows from the counts. Python's integers do not overflow.
     """
     P, N = _totals(task)
-
-    def crossed(place: int) -> bool:
-        i, m = task.rejected(place)
-        return i * N + m * P >= P * N
-
-    place = bisect_left(range(task.parts[0].values.size), True, key=crossed)
-    i, m = task.rejected(place)[0], task.rejected(place - 1)[1] if place else 0
+    i, m = _before_crossing(task, P, N)
     if i * N + m * P < P * N:  # the positives alone do not suffice: a negative makes the crossing
         m = -(-N * (P - i) // P)
         return (i, m - 1), (i, m)
     i = -(-P * (N - m) // N)
     return (i - 1, m), (i, m)
+
+
+def _before_crossing(task: Detection, P: int, N: int) -> tuple[int, int]:
+    """Positives rejected at the first rung with FRR >= FAR, negatives at the rung before it."""
+    number = task.parts[0].values.size
+    if number < _FEW:  # all rungs at once
+        positives, negatives = task.pooled
+        place = int((positives * N + negatives * P).searchsorted(P * N))
+        return positives[place].item(), negatives[place - 1].item() if place else 0
+
+    def crossed(place: int) -> bool:
+        i, m = task.rejected(place)
+        return i * N + m * P >= P * N
+
+    place = bisect_left(range(number), True, key=crossed)
+    return task.rejected(place)[0], task.rejected(place - 1)[1] if place else 0
 
 
 def _nearest(task: Detection) -> tuple[int, int]:

@@ -72,7 +72,8 @@ class Steps:
         """Weight of the first so many scores, from 0 to the total."""
         if self.weights is None:
             return np.asarray(self.first(np.arange(self.values.size + 1)))
-        counts = np.zeros(self.values.size + 1, np.result_type(self.weights, np.int64))
+        whole = self.weights.dtype.kind in "biu"
+        counts = np.zeros(self.values.size + 1, np.int64 if whole else np.float64)
         for block in blocks(self.values.size):  # in a processor's cache
             part = counts[block.start : block.stop + 1]
             part[1:] = self.weights[block]
@@ -249,9 +250,9 @@ class Detection:
 
     def rejected(self, place: int) -> tuple[int, int]:
         """Rejected positives and negatives just below the positive at a place, or at the end."""
-        pairs = zip(self.parts, self._rungs.below(place), strict=True)
-        positives, *negatives = (int(part.first(rank)) for part, rank in pairs)
-        return positives, sum(negatives)
+        ranks = self._rungs.below(place)
+        found = [int(part.first(rank)) for part, rank in zip(self.parts, ranks, strict=True)]
+        return found[0], sum(found[1:])
 
     def weighted(self, *parts: Steps) -> Detection:
         """The same scores with other weights."""
