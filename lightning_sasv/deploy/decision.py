@@ -158,6 +158,17 @@ class Verdict:
             return "accept" if self.accepted else "unsure" if self.unsure else "reject"
         return np.where(self.accepted, "accept", np.where(self.unsure, "unsure", "reject"))
 
+    def as_json(self, reason: bool = False) -> dict[str, Any]:
+        """What is said of one trial, as plain values; the words only where they are asked for."""
+        found = {
+            "decision": self.decision,
+            "score": self.score,
+            "asv_llr": self.asv_llr,
+            "cm_llr": self.cm_llr,
+            "margin": self.margin,
+        }
+        return found | {"reason": self.reason} if reason else found
+
     @cached_property
     def reason(self) -> Any:
         """The decision and what it rests on, in words; made when first asked for."""

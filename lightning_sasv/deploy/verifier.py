@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from lightning_sasv.deploy.before_fusion import FRONT_ENDS, KINDS, check_same_ne
 from lightning_sasv.deploy.bundle import load
 from lightning_sasv.deploy.head import HEAD, Head
 from lightning_sasv.deploy.scorer import Scorer
+from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.recordings import read_recording
 from lightning_sasv.fusion.zoo import of_network
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 Source = str | Path | bytes
 """A recording: its file, or its content."""
+
+SCORES_ALONE = (
+    "this service takes scores, not audio: export its bundle of a training with "
+    "--with-front-ends, or start it with --cm and --asv"
+)
 
 
 @dataclass(frozen=True)
@@ -204,6 +210,31 @@ class Verifier:
             (note,) if note else (),
             None if said.outside is None else bool(said.outside),
         )
+
+    def decide(
+        self,
+        enrol: Sequence[Source],
+        name: str | None,
+        probe: Source,
+        models: SpeakerModels,
+        called: Sequence[str] | None = None,
+    ) -> Verified:
+        """:meth:`verify` of a probe and recordings of the speaker, or a kept model.
+
+        Args:
+            enrol: Recordings of the speaker.
+            name: Without them: whose model is read.
+            probe: The recording to decide on.
+            models: Kept models of speakers.
+            called: What the recordings are called in messages, the probe last.
+        """
+        notes: list[str] = []
+        if enrol:
+            model, notes, _ = self.enrol(enrol, called and called[:-1])
+        else:
+            model = models.read(str(name), self.front_ends["asv"])
+        found = self.verify(model, probe, called[-1] if called else None)
+        return replace(found, notes=(*notes, *found.notes))
 
 
 def _why_scores(scorer: Scorer) -> str:

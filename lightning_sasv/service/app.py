@@ -22,7 +22,7 @@ from lightning_sasv import __version__
 from lightning_sasv.deploy.dev_scores import DEV, Reference
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
-from lightning_sasv.deploy.verifier import Verifier
+from lightning_sasv.deploy.verifier import SCORES_ALONE, Verifier
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import finite
 from lightning_sasv.service.gauges import Gauges
@@ -82,6 +82,8 @@ def create_app(
     _add_pages(app, scorer, verifier, bundle, gauges)
     if verifier is not None:
         _add_recordings(app, verifier, SpeakerModels(speakers), pool, gauges)
+    else:
+        app.post("/verify", include_in_schema=False)(_no_recordings)
     return scoring
 
 
@@ -118,17 +120,9 @@ class Scoring:
         values = [getattr(trial, name) for name in self.names]
         asked = values if self.pair else [dict(zip(self.names, values, strict=True))]
         said = self.scorer(*asked)
-        found = {
-            "decision": said.decision,
-            "score": said.score,
-            "asv_llr": said.asv_llr,
-            "cm_llr": said.cm_llr,
-            "margin": said.margin,
-        }
-        if trial.reason:
-            found["reason"] = said.reason
+        found = said.as_json(trial.reason)
         asv, cm = (values[place] for place in self.first)
-        self.gauges.decided("/score", said.decision, _counted(said, asv, cm))
+        self.gauges.decided("/score", found["decision"], _counted(said, asv, cm))
         try:
             return json.dumps(found, allow_nan=False).encode()
         except ValueError:  # an infinite margin
@@ -228,17 +222,11 @@ def _add_recordings(
     gauges: Gauges,
 ) -> None:
     def decide(enrol: list[bytes], name: str | None, probe: bytes) -> dict[str, Any]:
-        notes: list[str] = []
-        if enrol:
-            called = [f"enrolment {number}" for number in range(1, len(enrol) + 1)]
-            model, notes, _ = verifier.enrol(enrol, called)
-        else:
-            model = models.read(str(name), verifier.front_ends["asv"])
-        found = verifier.verify(model, probe, "probe")
+        called = [*(f"enrolment {number}" for number in range(1, len(enrol) + 1)), "probe"]
+        found = verifier.decide(enrol, name, probe, models, called)
         scores = (found.asv_score, found.cm_score)
         gauges.decided("/verify", found.decision, _counted(found, *scores))
-        plain = found.as_json()
-        return plain | {"notes": [*notes, *plain["notes"]]}
+        return found.as_json()
 
     async def verify(request: Request) -> Response:
         """Decide on a recording: a form with ``probe``, and ``enrol`` (up to 20) or ``name``."""
@@ -286,6 +274,10 @@ def _add_recordings(
         }
     }
     app.post("/verify", response_model=Heard, openapi_extra=described)(verify)
+
+
+async def _no_recordings() -> Response:
+    raise InputError(SCORES_ALONE)
 
 
 async def _unprocessable(_: Request, error: Exception) -> JSONResponse:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import logging
 import os
 import socket
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.deploy.verifying import SPEAKERS
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import cores, finite
+from lightning_sasv.files import cores
 from lightning_sasv.frontends.corpus import Network
+from lightning_sasv.service.lines import LineAnswers
 
 TOKEN = "LIGHTNING_SASV_TOKEN"
 """Variable with the token that clients must show."""
@@ -73,12 +74,16 @@ def serve(
         fingerprint: SHA-256 that the bundle must have.
         tell: Told where it listens.
     """
-    for name, value in (("queue", queue), ("upload_mb", upload_mb), ("grace", grace)):
-        if value < (0 if name == "queue" else 0.001):
+    if queue < 0:
+        raise InputError(f"--queue must be at least 0, got {queue}")
+    above = {"upload_mb": upload_mb, "body_seconds": body_seconds, "grace": grace}
+    above |= {"connections": connections, "workers": 1 if workers is None else workers}
+    for name, value in above.items():
+        if value <= 0:
             raise InputError(f"--{name} must be above 0, got {value}")
     if stdin:
         scorer, verifier = _load(bundle, cm, asv, fingerprint)
-        _answer_lines(scorer, verifier, SpeakerModels(speakers))
+        LineAnswers(scorer, verifier, SpeakerModels(speakers)).run(sys.stdin, sys.stdout)
         return
     token = os.environ.get(TOKEN) or None
     if token is None and not _is_local(host):
@@ -99,9 +104,10 @@ def serve(
         limits = Limits(size, body_seconds, number + queue, token, names)
         with ThreadPoolExecutor(number, "verify") as pool:
             app = create_app(scorer, verifier, Path(bundle), speakers, pool, gauges)
-            where = f"http://{host}:{listener.getsockname()[1]}"
-            tell([f"{scorer.metadata['system']} at {where} (the form), {where}/docs; Ctrl-C stops"])
-            _run(Guard(app, limits, gauges), listener, connections, grace)
+            where = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+            note = f"{scorer.metadata['system']} at {where} (the form), {where}/docs; Ctrl-C stops"
+            guarded = Guard(app, limits, gauges)
+            _run(guarded, listener, connections, grace, partial(tell, [note]))
 
 
 def _load(
@@ -156,7 +162,9 @@ def _check_packages() -> None:
         ) from None
 
 
-def _run(app: Any, listener: socket.socket, connections: int, grace: int) -> None:
+def _run(
+    app: Any, listener: socket.socket, connections: int, grace: int, begin: Callable[[], None]
+) -> None:
     """Serve until a signal; what was begun is ended, and the command has done its work."""
     import uvicorn
     from starlette.formparsers import MultiPartParser
@@ -165,6 +173,7 @@ def _run(app: Any, listener: socket.socket, connections: int, grace: int) -> Non
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             with signals.left_to(self.handle_exit):
+                begin()  # from here on a signal is an orderly end
                 yield
 
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # the client is told
@@ -178,54 +187,3 @@ def _run(app: Any, listener: socket.socket, connections: int, grace: int) -> Non
         server_header=False,
     )
     Server(config).run(sockets=[listener])
-
-
-def _answer_lines(scorer: Scorer, verifier: Verifier | None, models: SpeakerModels) -> None:
-    """Answer each line of standard input with one; a bad line with an error, and go on."""
-    for line in sys.stdin:
-        if not line.strip():
-            continue
-        try:
-            said = _answer(_read_line(line), scorer, verifier, models)
-        except (InputError, ValueError, TypeError, AttributeError) as error:
-            said = {"error": " ".join(str(error).split())}
-        sys.stdout.write(json.dumps(finite(said)) + "\n")
-        sys.stdout.flush()
-
-
-def _read_line(line: str) -> Any:
-    try:
-        return json.loads(line, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        raise InputError(f"this line is no JSON ({error}); write an object, {{…}}") from None
-
-
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
-
-
-def _answer(
-    asked: Any, scorer: Scorer, verifier: Verifier | None, models: SpeakerModels
-) -> dict[str, Any]:
-    """The answer to one request; an ``id`` is given back."""
-    if not isinstance(asked, dict):
-        raise ValueError("a line must be an object, {…}")
-    named = {"id": asked.pop("id")} if "id" in asked else {}
-    if "probe" in asked:
-        if verifier is None:
-            raise InputError("this bundle takes scores, not audio")
-        files, name = asked.get("enrol"), asked.get("name")
-        files = [files] if isinstance(files, str) else files
-        if not isinstance(asked["probe"], str) or not (files or isinstance(name, str)):
-            raise InputError("give probe, and enrol or name")
-        about = verifier.front_ends["asv"]
-        model = verifier.enrol(files)[0] if files else models.read(str(name), about)
-        return named | verifier.verify(model, asked["probe"]).as_json()
-    if any(isinstance(value, bool | str) for value in asked.values()):
-        raise ValueError("scores are numbers")
-    pair = scorer.system.columns.is_pair
-    if pair and asked.keys() != {"asv", "cm"}:
-        raise InputError("give asv and cm")
-    said = scorer(asked["asv"], asked["cm"]) if pair else scorer(asked)
-    fields = ("decision", "score", "asv_llr", "cm_llr", "margin", "reason")
-    return named | {name: getattr(said, name) for name in fields}

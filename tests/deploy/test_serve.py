@@ -21,8 +21,12 @@ import pytest
 import soundfile
 
 from lightning_sasv.cli import main
-from lightning_sasv.deploy import Verifier, load
+from lightning_sasv.decisions import PRESETS
+from lightning_sasv.deploy import Verifier, load, write_bundle
+from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.trials import Scores
 from tests.deploy.conftest import Place
+from tests.deploy.recordings import write_voice
 from tests.helpers import failure_of
 
 Capture = pytest.CaptureFixture[str]
@@ -47,9 +51,9 @@ class Service:
     def _wait(self) -> int:
         end = time.monotonic() + 60
         while time.monotonic() < end and self.process.poll() is None:
-            found = self.log.read_text().partition("http://127.0.0.1:")[2].partition(" ")[0]
+            found = self.log.read_text().partition("http://")[2].partition(" ")[0]
             if found:
-                return int(found)
+                return int(found.rpartition(":")[2])
             time.sleep(0.05)
         raise AssertionError(self.log.read_text())
 
@@ -364,26 +368,54 @@ def test_others_may_not_listen_in_without_a_token(
         assert "LIGHTNING_SASV_TOKEN" in failure_of(capsys, *words)
 
 
+LINES = {  # what is asked, and a part of the answer
+    '{"asv": 0.7, "cm": 6.0, "id": 7}': '"id": 7, "decision": "accept"',
+    '{"asv": NaN, "cm": 6.0, "id": 8}': '"id": 8, "error": "asv must be finite',
+    "nonsense": "this line is not valid JSON",
+    '{"asv": 0.7, "id": "x"}': '"id": "x", "error": "give asv and cm',
+    "[]": "must be an object",
+    '{"asv": true, "cm": 1}': "asv must be a number, got true",
+    '{"asv": [0.7, 0.1], "cm": [6.0, 1.0]}': "asv must be a number, got [0.7, 0.1]",
+    '{"asv": null, "cm": 1}': "asv must be a number, got null",
+    '{"asv": 1%s, "cm": 1}' % ("0" * 400): "asv is too large",
+    "[" * 100_000: "levels",
+    "1" * 2_000_002: "bytes in one line",
+    '{"enrol": [1], "probe": "x.flac"}': "give the file of a probe",
+    '{"probe": "x.flac"}': "give the file of a probe",
+    '{"name": "../x", "probe": "x.flac"}': "no name of a speaker",
+    '{"asv": 0.1, "cm": -6}': '"decision": "reject"',
+}
+
+
 def test_lines_of_json(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    sound = str(place["a"])
-    asked = [
-        '{"asv": 0.7, "cm": 6.0, "id": 7}',
-        '{"asv": NaN, "cm": 6.0}',
-        "",
-        "nonsense",
-        '{"asv": 0.7}',
-        "[]",
-        '{"asv": true, "cm": 1}',
-        json.dumps({"enrol": [sound], "probe": sound}),
-        json.dumps({"enrol": [sound], "probe": "nowhere.wav"}),
-    ]
+    sound, slow = str(place["a"]), str(write_voice(place.folder / "slow.wav", rate=8_000))
+    recordings = [{"enrol": [slow], "probe": sound}, {"enrol": sound, "probe": "nowhere.wav"}]
+    asked = [*LINES, "", *map(json.dumps, recordings)]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(asked)))
     capsys.readouterr()
     main(["serve", "--bundle", str(place.bundle), "--stdin"])
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(found) == 8
-    assert (found[0]["id"], found[0]["decision"]) == (7, "accept")
-    assert [("error" in one) for one in found] == [False] + [True] * 5 + [False, True]
-    assert found[2]["error"].startswith("this line is no JSON")
-    assert found[6]["asv_score"] == pytest.approx(1, abs=1e-6)
-    assert "no such file" in found[7]["error"]
+    *said, heard, missing = capsys.readouterr().out.splitlines()
+    for answer, (line, part) in zip(said, LINES.items(), strict=True):
+        assert part in json.dumps(json.loads(answer)), line[:80]
+    assert json.loads(heard)["notes"][0].startswith(f"{slow}: resampled from 8000 Hz")
+    assert "no such file" in json.loads(missing)["error"]
+
+
+@pytest.mark.parametrize("name", ["workers", "connections", "grace", "upload_mb", "body_seconds"])
+def test_limits_that_allow_nothing_are_refused(name: str, capsys: Capture) -> None:
+    words = ["serve", "--bundle", "nowhere", f"--{name}", "0"]
+    assert f"--{name} must be above 0" in failure_of(capsys, *words)
+
+
+def test_a_bundle_of_scores_says_so_to_recordings(
+    systems: dict[str, FusionSystem], dev: Scores, place: Place, tmp_path: Path
+) -> None:
+    made = write_bundle(tmp_path / "b", systems["L3"], dev, PRESETS["equal"], name="L3")
+    service = Service(place._replace(bundle=made), tmp_path, "--host", "::1")
+    assert service.stop() == 0
+    assert f"http://[::1]:{service.port} (the form)" in service.log.read_text()
+    service = Service(place._replace(bundle=made), tmp_path)
+    status, found, _ = service.verify(enrol=b"any", probe=b"thing")
+    assert (status, "takes scores, not audio" in found["detail"]) == (422, True)
+    assert service.ask("GET", "/health")[1]["recordings"] is False
+    service.stop()
