@@ -10,7 +10,7 @@ import pytest
 from confidence_intervals import get_conf_int
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.intervals import (
@@ -25,6 +25,12 @@ from lightning_sasv.metrics.intervals import (
     percentile_ends,
     two_sided_p,
     widened,
+)
+from lightning_sasv.metrics.tails import (
+    normal_below,
+    normal_quantile,
+    student_below,
+    student_quantile,
 )
 
 ALPHAS = st.sampled_from([0.01, 0.05, 0.1, 0.2, 1 / 3, 0.5])
@@ -195,3 +201,17 @@ def test_difference_is_paired(rng: np.random.Generator) -> None:
     assert found.left_out is not None
     assert found.speakers == 12
     assert (a - Resampled(0.0, b.replicates)).left_out is None
+
+
+def test_tails_are_those_of_scipy() -> None:
+    shares = [*np.logspace(-300, -1, 60), *np.linspace(0.01, 0.999, 60)]
+    np.testing.assert_allclose([normal_quantile(p) for p in shares], special.ndtri(shares), 1e-12)
+    at = np.linspace(-30, 8, 77)
+    np.testing.assert_allclose([normal_below(z) for z in at], special.ndtr(at), 1e-12)
+    for degrees in (1, 2, 3, 9, 10, 47, 200, 3001):
+        t = np.linspace(-9, 9, 19)
+        found = [student_below(x, degrees) for x in t]
+        np.testing.assert_allclose(found, special.stdtr(degrees, t), atol=1e-13, rtol=0)
+        shares = [0.01, 0.025, 0.5, 0.975, 0.9995]
+        quantiles = [student_quantile(p, degrees) for p in shares]
+        np.testing.assert_allclose(quantiles, special.stdtrit(degrees, shares), 1e-11, atol=1e-13)
