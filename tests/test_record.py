@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from copy import deepcopy
 from dataclasses import replace
@@ -357,3 +358,21 @@ def test_scores_of_a_folder_of_results_are_compared_with_the_best_on_dev(tmp_pat
     shutil.copy(tmp_path / "out/scores/eval.csv", tmp_path / "alone.csv")
     alone = evaluate(tmp_path / "alone.csv", **options).compare("sasv_eer")
     assert {one.family for one in alone} == {"3 pairs, holm"}
+
+
+def test_scores_of_a_folder_of_results_that_are_no_llrs_have_no_actual_cost(tmp_path: Path) -> None:
+    for split, seed in (("dev", 1), ("eval", 2)):
+        write_scores(tmp_path / f"{split}.csv", toy_scores(600, seed=seed, speakers=12))
+    files = ["--dev", str(tmp_path / "dev.csv"), "--eval", str(tmp_path / "eval.csv")]
+    main(["fuse", *files, "--systems", "B1,L3", "--out", str(tmp_path / "out")])
+    shutil.copy(tmp_path / "out/scores/eval.csv", tmp_path / "alone.csv")
+    for file, known in (("out/scores/eval.csv", True), ("alone.csv", False)):
+        found = evaluate(tmp_path / file, replicates=39, by="attack")
+        assert math.isnan(found.value("B1", "act_a_dcf")) == known
+        assert (found.interval("B1", "act_a_dcf") is None) == known
+        assert all(
+            math.isnan(own["act_a_dcf"]) == known for own in found.groups["attack"]["B1"].values()
+        )
+        entry = found.to_dict()["systems"]["B1"]["sets"][found.set_name]
+        assert entry["undefined"].get("act_a_dcf") == ("no LLR" if known else None)
+        assert found.interval("L3", "act_a_dcf") is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +24,9 @@ from lightning_sasv.metrics.intervals import (
     cautions,
     check_replicates,
 )
-from lightning_sasv.metrics.registry import METRICS, ON_PAGE, metrics_for, resampled
+from lightning_sasv.metrics.registry import METRICS, NO_LLR, ON_PAGE, metrics_for, resampled
 from lightning_sasv.metrics.speakers import Concentration, concentration, zoo
-from lightning_sasv.metrics_file import of_in, values_in
+from lightning_sasv.metrics_file import Metrics, of_in, values_in
 from lightning_sasv.record import named_costs
 from lightning_sasv.results import metrics_beside, value_of
 from lightning_sasv.trials import TrialClass
@@ -170,7 +170,7 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
     found = resample(
         scored.columns,
         scored.labels,
-        {name: _metrics(columns, wanted) for name, columns in scored.columns.items()},
+        {name: _metrics(scored, name, wanted) for name in scored.columns},
         scored.clusters(way),
         number,
         seed=wanted.seed,
@@ -241,7 +241,19 @@ def check_reference(systems: Sequence[str], wanted: Options) -> None:
     choose_reference(systems, wanted.reference, None, {})
 
 
-def on_dev(scored: Systems, wanted: Options) -> dict[str, Mapping[str, float]]:
+def with_folder(scored: Systems, wanted: Options) -> Systems:
+    """The systems with what the folder of results of their scores says of them, if any does."""
+    beside = metrics_beside(scored.table)
+    reasons = (
+        (name, one.get("undefined", {}))
+        for name, entry in beside.items()
+        for one in entry["sets"].values()
+    )
+    no_llrs = frozenset(name for name, why in reasons if why.get("act_a_dcf") == NO_LLR)
+    return replace(scored, dev=_on_dev(scored, wanted, beside), no_llrs=no_llrs)
+
+
+def _on_dev(scored: Systems, wanted: Options, beside: Metrics) -> dict[str, Mapping[str, float]]:
     """Metrics of the systems on dev: those given, or by the folder of results of the scores.
 
     None where a fused score is not known there. A threshold at other costs is not taken.
@@ -249,7 +261,7 @@ def on_dev(scored: Systems, wanted: Options) -> dict[str, Mapping[str, float]]:
     fused = [name for name, columns in scored.columns.items() if "sasv" in columns]
     if wanted.dev:
         return _given_on_dev(wanted.dev, fused)
-    found = metrics_beside(scored.table) if scored.table.path.stem != "dev" else {}
+    found = beside if scored.table.path.stem != "dev" else {}
     values = {name: values_in(found.get(name, {}), "dev") for name in scored.columns}
     if not fused or not all(values[name] for name in fused):
         return {}
@@ -328,12 +340,14 @@ def enough_replicates(systems: int, wanted: Options, dev: bool = False) -> tuple
     return needed, [f"{needed} replicates: with fewer, Holm over {family} pairs could not reject"]
 
 
-def _metrics(columns: Mapping[str, Any], wanted: Options) -> list[str]:
+def _metrics(scored: Systems, name: str, wanted: Options) -> list[str]:
     """Metrics that the columns of a system allow and that are wanted."""
     main = {*compared_metrics(), "act_a_dcf"}
     every = wanted.ci not in (None, "none")
     return [
         metric
         for metric, needed in resampled(wanted.llrs).items()
-        if set(needed) <= columns.keys() and (every or metric in main)
+        if set(needed) <= scored.columns[name].keys()
+        and (every or metric in main)
+        and not (metric == "act_a_dcf" and name in scored.no_llrs)
     ]

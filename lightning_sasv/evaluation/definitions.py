@@ -9,6 +9,7 @@ import numpy as np
 
 from lightning_sasv.decisions import CostModel
 from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation.systems import Systems
 from lightning_sasv.files import is_file, read_yaml
 from lightning_sasv.metrics.functional import ASVSPOOF5_RATES, ASVRates, eer
 from lightning_sasv.metrics.functional.dcf import rates_at_eer
@@ -148,30 +149,27 @@ def _described(costs: CostModel) -> str:
 
 
 def doubts(
-    metrics: Mapping[str, Mapping[str, float]],
-    columns: Mapping[str, Mapping[str, np.ndarray]],
-    labels: np.ndarray,
-    settings: Settings,
+    metrics: Mapping[str, Mapping[str, float]], scored: Systems, settings: Settings
 ) -> list[str]:
     """What speaks against scores being what they are taken for.
 
     Args:
         metrics: Metrics by system.
-        columns: Scores by system and role.
-        labels: ``TrialClass`` codes of the trials.
+        scored: The systems on their trials.
         settings: Whether fused scores are known to be no LLRs.
     """
     notes = []
     for name, own in metrics.items():
-        for role, scores in columns[name].items():
+        not_llr = scored.settings_of(name, settings).not_llr
+        for role, scores in scored.columns[name].items():
             rate = own.get(f"{role}_eer", 0.0)
             if rate > 0.5:
                 notes.append(
                     f"{name}: {role.upper()} EER {100 * rate:.2f} %: the sign may be reversed: "
                     f"--negate {role}"
                 )
-            notes += _ties(name, role, scores, labels)
-            notes += _no_llrs(name, role, own, scores) if not settings.not_llr else []
+            notes += _ties(name, role, scores, scored.labels)
+            notes += _no_llrs(name, role, own, scores) if not not_llr else []
     return notes
 
 

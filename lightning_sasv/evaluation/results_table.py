@@ -156,7 +156,8 @@ class Results:
         systems: Metrics = {}
         for name, values in self.metrics.items():
             columns = self.systems.columns[name]
-            entry = set_entry(columns, values, trials, origin, self.options.settings)
+            how = self.systems.settings_of(name, self.options.settings)
+            entry = set_entry(columns, values, trials, origin, how)
             found = intervals.get(name, {})
             entry["intervals"] = {metric: self.draws.plain(one) for metric, one in found.items()}
             if self.options.weights:

@@ -6,16 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Literal, TypeVar, Unpack
 
 from lightning_sasv.console import Begin
-from lightning_sasv.counting.views import GROUPED
-from lightning_sasv.data.profiles import profile_named
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.compare import Options, draw, draw_attacks, on_dev
-from lightning_sasv.evaluation.count import Input, evaluate_counted
-from lightning_sasv.evaluation.counted import CountedResults
-from lightning_sasv.evaluation.curves import write_figures
+from lightning_sasv.evaluation.compare import Options, draw, draw_attacks, with_folder
 from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.sizes import STATES, is_counted, memory_for
@@ -35,7 +30,11 @@ from lightning_sasv.scores.sources import (
     silent,
     where_equal,
 )
-from lightning_sasv.scores.spool import Space
+
+if TYPE_CHECKING:
+    from lightning_sasv.evaluation.counted import CountedResults
+
+    Found = TypeVar("Found", Results, CountedResults)
 
 
 @takes_reading_options
@@ -161,6 +160,8 @@ def evaluate(
     """
     how, columns = reading(format, allow_missing, **said), said.get("columns")
     if corpus is not None:
+        from lightning_sasv.data.profiles import profile_named
+
         profile = profile_named(corpus, "--corpus")
         costs, where = costs or profile.costs, where or profile.where or None
         tell([f"corpus {profile.name}: costs {costs}" + (f", trials of {where}" if where else "")])
@@ -191,6 +192,9 @@ def evaluate(
         needs = {"--where": where, "--macro": macro, "--systems": systems, "--dev": dev}
         needs |= {"--weights": weights, "--figures": figures}
         _refuse_uncounted(why, by, needs)
+        from lightning_sasv.evaluation.count import Input, evaluate_counted  # a fifth of a start
+        from lightning_sasv.scores.spool import Space
+
         given = [files] if isinstance(files, str | Path) else files
         space = Space(memory_for(memory) / 2, scratch)
         counted = evaluate_counted(
@@ -224,20 +228,21 @@ def evaluate(
         options = replace(options, dev=known.metrics(options.settings))
     result = evaluate_tables(tables, options, begin, by if macro else None)
     if figures is not None:
+        from lightning_sasv.evaluation.curves import write_figures
+
         write_figures(result, figures, overwrite)
     return _finished(result, tell, json, csv, overwrite)
 
 
 def _refuse_uncounted(why: str, by: str | None, needs: Mapping[str, object]) -> None:
     """Refuse what counts do not tell."""
+    from lightning_sasv.counting.views import GROUPED
+
     unmet = [name for name, value in needs.items() if value]
     unmet += [f"--by {name}" for name in _words(by) or () if name not in GROUPED]
     if unmet:
         remedy = "evaluate its files instead" if why == STATES else "add --exact true"
         raise InputError(f"{unmet[0]} needs the trials in memory ({why}): {remedy}")
-
-
-Found = TypeVar("Found", Results, CountedResults)
 
 
 def _finished(
@@ -299,8 +304,7 @@ def evaluate_tables(
         begin: Told of long work, for a progress bar.
         macro: Column that says which part of the test set a trial is in.
     """
-    scored = gather(tables, options.allow_missing, options.systems)
-    scored = replace(scored, dev=on_dev(scored, options))
+    scored = with_folder(gather(tables, options.allow_missing, options.systems), options)
     how = options.settings, options.llrs
     metrics = scored.metrics(*how, options.weights)
     for name, found in scored.macro(macro, options.settings).items() if macro else ():
@@ -311,7 +315,7 @@ def evaluate_tables(
         *scored.notes,
         *(note for column in options.by for note in scored.lacking(column)),
         *(scored.lacking(options.weights) if options.weights else ()),
-        *doubts(metrics, scored.columns, scored.labels, options.settings),
+        *doubts(metrics, scored, options.settings),
         *draws.notes,
     ]
     if len(metrics) > 1 and not options.compare:

@@ -52,6 +52,7 @@ class Systems:
         columns: The scores of each system, by name.
         notes: What was left out.
         dev: Metrics of the systems on dev, where they are known.
+        no_llrs: Systems whose fused score is known to be no log-likelihood ratio.
     """
 
     table: ScoreTable
@@ -59,6 +60,13 @@ class Systems:
     columns: dict[str, Columns]
     notes: tuple[str, ...] = ()
     dev: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    no_llrs: frozenset[str] = frozenset()
+
+    def settings_of(self, name: str, settings: Settings) -> Settings:
+        """Settings with what is known of a system: its threshold on dev, that it gives no LLRs."""
+        at = self.dev.get(name, {}).get(THRESHOLD, math.nan)
+        how = settings if math.isnan(at) else replace(settings, dev_threshold=at)
+        return replace(how, not_llr=True) if name in self.no_llrs else how
 
     def column(self, name: str, what: str) -> np.ndarray:
         """A column of text, e.g. the speaker of each trial."""
@@ -114,10 +122,8 @@ class Systems:
         balanced = None if balance is None else balance.weights()
         found = {}
         for name, columns in self.columns.items():
-            at = self.dev.get(name, {}).get(THRESHOLD, math.nan)
-            how = settings if math.isnan(at) else replace(settings, dev_threshold=at)
             found[name] = explained_metrics(
-                *(columns, self.labels, how),
+                *(columns, self.labels, self.settings_of(name, settings)),
                 llrs=llrs, allow_missing=True, unpaired=self.table.unpaired, weights=balanced,
             ).values  # fmt: skip
             if all(math.isnan(value) for value in found[name].values()):
@@ -156,12 +162,12 @@ class Systems:
     ) -> dict[str, dict[str, dict[str, float]]]:
         """The same by system and by the values of a column; all bona fide trials join an attack."""
         groups, attacks = self.column(column, f"--by {column}"), column == "attack"
-        how: dict[str, Any] = {"attacks": attacks, "settings": settings, "llrs": llrs}
-        how["unpaired"] = self.table.unpaired
-        return {
-            name: by_group(groups, self.labels, **{**how, **columns})
-            for name, columns in self.columns.items()
-        }
+        how: dict[str, Any] = {"attacks": attacks, "llrs": llrs, "unpaired": self.table.unpaired}
+        found = {}
+        for name, columns in self.columns.items():
+            own = {**how, **columns, "settings": self.settings_of(name, settings)}
+            found[name] = by_group(groups, self.labels, **own)
+        return found
 
     def lacking(self, column: str) -> list[str]:
         """Which classes groups lack, so that some of their metrics are undefined."""
