@@ -15,8 +15,7 @@ from hypothesis import settings
 
 from lightning_sasv.data import Corpus, make_twin
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
-torch.set_num_threads(1)  # several threads on so small a model only wait for each other
+torch.set_num_threads(1)  # also where it was imported before tests/__init__.py
 
 settings.register_profile("unhurried", settings.default, deadline=None)  # 100 examples each
 settings.load_profile("unhurried")

@@ -50,7 +50,6 @@ def lightning(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     empty = place / "empty"
     empty.mkdir()
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COVERAGE"))}
-    clean |= {"OMP_NUM_THREADS": "1"}
 
     def run(*words: str, program: str = "lightning") -> str:
         done = subprocess.run(
