@@ -14,6 +14,7 @@ from lightning_sasv.decisions import as_cost_model
 from lightning_sasv.deploy.card_figures import attack_bars, score_plane
 from lightning_sasv.deploy.card_tables import by_attack, measured_on, percent, said_of
 from lightning_sasv.deploy.scorer import Scorer
+from lightning_sasv.deploy.unsure import no_verdict
 from lightning_sasv.files import write_text
 from lightning_sasv.fusion.doubts import warning_lines
 from lightning_sasv.trials import CLASS_ORDER, Scores
@@ -94,16 +95,13 @@ def inversion_lines(content: Mapping[str, Any]) -> list[str]:
 
 def unsure_lines(content: Mapping[str, Any]) -> list[str]:
     """When the third verdict is given, and how often it was."""
-    about = content.get("unsure", {"level": 0.0, "why": "the bundle is of format 1"})
-    costs, lines = as_cost_model(content["costs"]), []
-    if about["level"]:
-        level = f"{100 * about['level']:g} %"
-        lines.append(
-            f"unsure: outside what dev measured at the level {level}, in about {level} of trials "
-            "of speakers like those of dev; replaces accepts only"
-        )
-    else:
-        lines.append(f"no verdict unsure for what dev did not measure: {about.get('why')}")
+    about, costs = content.get("unsure", {}), as_cost_model(content["costs"])
+    level = f"{100 * about.get('level', 0.0):g} %"
+    lines = [
+        no_verdict(content)
+        or f"unsure: outside what dev measured at the level {level}, in about {level} of trials "
+        "of speakers like those of dev; replaces accepts only"
+    ]
     if "c_abstain" in content["costs"]:
         lines.append(f"unsure: where deciding nothing, at {costs.c_abstain:g}, costs least")
         lines += [costs.idle_c_abstain] if costs.idle_c_abstain else []
@@ -118,7 +116,7 @@ def _shares(split: str, one: Mapping[str, Any]) -> str:
     if one.get("accepted_spoofs_caught") is not None:
         caught = f"{100 * one['accepted_spoofs_caught']:.0f} %"
         text += f"; {caught} of the accepted spoofs are outside"
-    if one.get("worth_below") is not None:
+    if one.get("worth_below"):
         text += f", worth it where deciding nothing costs less than {one['worth_below']:.2g}"
     return text
 
@@ -127,9 +125,10 @@ def _what(content: Mapping[str, Any]) -> list[str]:
     fusion = content["fusion"]
     parts = [str(fusion[name]) for name in ("density", "calibration", "rule") if fusion[name]]
     takes = content.get("columns", ["an ASV score", "a CM score"])
+    third = no_verdict(content) is None or "c_abstain" in content["costs"]
+    says = "accept, reject or unsure" if third else "accept or reject"
     return [
-        f"{content['system']} fuses {' and '.join(takes)} ({', '.join(parts)}) and says accept, "
-        "reject or unsure."
+        f"{content['system']} fuses {' and '.join(takes)} ({', '.join(parts)}) and says {says}."
     ]
 
 

@@ -100,7 +100,8 @@ def _axes(names: tuple[str, str], low: Floats, high: Floats) -> str:
         f'<text x="{WIDTH / 2}" y="{bottom + 14}" text-anchor="middle">{names[0]}</text>'
         f'<text x="{WIDTH - EDGE}" y="{bottom}" text-anchor="end">{high[0]:.3g}</text>'
         f'<text x="4" y="{HEIGHT - EDGE}">{low[1]:.3g}</text>'
-        f'<text x="4" y="{HEIGHT / 2}">{names[1]}</text>'
+        f'<text x="14" y="{HEIGHT / 2}" text-anchor="middle" '
+        f'transform="rotate(-90 14 {HEIGHT / 2})">{names[1]}</text>'
         f'<text x="4" y="{EDGE + 10}">{high[1]:.3g}</text>'
     )
 

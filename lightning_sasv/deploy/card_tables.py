@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lightning_sasv.checks import Floats
-from lightning_sasv.decisions import CostModel, empirical_cost
+from lightning_sasv.decisions import CostModel
 from lightning_sasv.deploy.decision import Verdict
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError
@@ -91,51 +92,39 @@ def _measures(scorer: Scorer, trials: Scores) -> dict[str, tuple[str, str]]:
     if not {*TrialClass} <= {*np.unique(labels).tolist()}:
         return {}
     verdict = scorer.of(trials)
-    of_class = np.stack([labels == code for code in CLASS_ORDER])
-    wrong = of_class & _errors(verdict)
-    drawn = _rates_drawn(of_class, wrong, trials.speaker)
-    rates = wrong.sum(axis=1) / of_class.sum(axis=1)
-    unsure = (of_class & verdict.unsure).sum(axis=1) / of_class.sum(axis=1)
-    paid = _paid(scorer.costs, unsure)
-    values = {"policy a-DCF": (_cost(scorer.costs, rates, paid), ".4f"), **_named(rates)}
-    replicates = [_cost(scorer.costs, drawn, paid), *drawn] if len(drawn) else []
-    accepted = verdict.margin > 0
-    whole = empirical_cost(accepted, labels, scorer.costs).normalised
+    of_class = np.tile([labels == code for code in CLASS_ORDER], (3, 1))
+    flags = of_class & _flags(verdict)
+    values = _rows(scorer.costs, flags.sum(axis=1) / of_class.sum(axis=1))
+    drawn = _rates_drawn(of_class, flags, trials.speaker)
+    ends = {k: _span(one) for k, one in _rows(scorer.costs, drawn).items()} if len(drawn) else {}
     found = {}
-    for k, (name, (value, form)) in enumerate(values.items()):
-        ends = _span(replicates[k]) if len(replicates) else None
+    for name, value in values.items():
+        form = ".4f" if "a-DCF" in name else "%"
         shown = percent(float(value)) if form == "%" else format(float(value), form)
-        found[name] = shown, _ends(ends, form)
-    found |= {f"unsure {code}s": (percent(float(u)), "–") for code, u in _by_class(unsure)}
-    found["policy a-DCF without unsure"] = f"{whole:.4f}", "–"
+        found[name] = shown, _ends(ends.get(name), form)
     return found | _eers(verdict, trials)
 
 
-def _errors(verdict: Verdict) -> Any:
-    """Wrong where decided: rejected targets, accepted others."""
-    rejected = ~verdict.accepted & ~np.asarray(verdict.unsure)
-    return np.stack([rejected, verdict.accepted, verdict.accepted])
+def _flags(verdict: Verdict) -> Any:
+    """Of targets, nontargets and spoofs: wrong decisions, no decision, and what would be wrong."""
+    accepted, unsure, positive = verdict.accepted, verdict.unsure, verdict.margin > 0
+    wrong = [~accepted & ~unsure, accepted, accepted]
+    return np.stack([*wrong, *[unsure] * 3, ~positive, positive, positive])
 
 
-def _named(rates: Floats) -> dict[str, tuple[float, str]]:
-    names = ("targets rejected", "nontargets accepted", "spoofs accepted")
-    return {name: (float(rate), "%") for name, rate in zip(names, rates, strict=True)}
-
-
-def _by_class(shares: Floats) -> list[tuple[TrialClass, float]]:
-    return [*zip(CLASS_ORDER, shares.tolist(), strict=True)]
-
-
-def _paid(costs: CostModel, unsure: Floats) -> float:
-    """What deciding nothing cost, where that has a price."""
-    if "c_abstain" not in costs.as_dict():
-        return 0.0
-    priors = np.array([costs.p_target, costs.p_nontarget, costs.p_spoof])
-    return float(costs.c_abstain * priors @ unsure)
-
-
-def _cost(costs: CostModel, rates: Floats, paid: float) -> Any:
-    return (np.array(costs.weights) @ rates + paid) / costs.default_cost
+def _rows(costs: CostModel, shares: Floats) -> dict[str, Any]:
+    """The measures, of shares (9,) or of replicates of them (9, replicates)."""
+    wrong, unsure, without = shares[:3], shares[3:6], shares[6:]
+    names = ["targets rejected", "nontargets accepted", "spoofs accepted"]
+    names += [f"unsure {code}s" for code in CLASS_ORDER]
+    price = costs.c_abstain if costs.c_abstain < math.inf else 0.0
+    paid = price * (np.array([costs.p_target, costs.p_nontarget, costs.p_spoof]) @ unsure)
+    weights = np.array(costs.weights) / costs.default_cost
+    return {
+        "policy a-DCF": weights @ wrong + paid / costs.default_cost,
+        **dict(zip(names, shares, strict=False)),
+        "policy a-DCF without unsure": weights @ without,
+    }
 
 
 def _rates_drawn(trials: Any, wrong: Any, speakers: Any) -> Floats:
@@ -150,8 +139,9 @@ def _rates_drawn(trials: Any, wrong: Any, speakers: Any) -> Floats:
 
 
 def _span(replicates: Floats) -> tuple[float, float] | None:
-    known = replicates[np.isfinite(replicates)]
-    return percentile_ends(known) if len(known) == len(replicates) else None
+    """Ends of the interval; none where a draw lacks a class, or where all draws say the same."""
+    told = np.isfinite(replicates).all() and np.ptp(replicates) > 0
+    return percentile_ends(replicates) if told else None
 
 
 def _ends(ends: tuple[float, float] | None, form: str = "%") -> str:

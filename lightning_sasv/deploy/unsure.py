@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,6 +95,14 @@ def read_measured(folder: Path, content: dict[str, Any], system: FittedSystem) -
         return Unsure(found, float(about["level"]))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
+
+
+def no_verdict(content: Mapping[str, Any]) -> str | None:
+    """What is said of a bundle that calls nothing unsure for what dev did not measure."""
+    about = content.get("unsure", {"level": 0.0, "why": "the bundle is of format 1"})
+    if about["level"]:
+        return None
+    return f"no verdict unsure for what dev did not measure: {about.get('why')}"
 
 
 def describe(unsure: Unsure, scorer: Scorer, sets: dict[str, Scores]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.deploy.speakers import SpeakerModels
+from lightning_sasv.deploy.unsure import no_verdict
 from lightning_sasv.deploy.verifier import Verified, Verifier
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path, read_text
@@ -23,7 +24,7 @@ SPEAKERS = "speakers"
 
 COLUMNS = (
     *("speaker", "probe", "decision", "asv_score", "cm_score", "score", "asv_llr", "cm_llr"),
-    *("margin", "reason"),
+    *("margin", "reason", "notes"),
 )
 FAILED = "failed"
 """In place of a decision, where a recording could not be used."""
@@ -87,7 +88,8 @@ def verify(
         refuse(out, "something already")
     verifier = Verifier(bundle, cm, asv, fingerprint)
     models = _Models(verifier, SpeakerModels(speakers), enrol, name)
-    tell(models.notes)
+    without = no_verdict(verifier.scorer.metadata)
+    tell([*models.notes, *([without] if without else [])])
     if probe is not None:
         return verifier.verify(models[name], probe)
     return _verify_list(verifier, models, rows, Path(out), begin)
@@ -107,10 +109,10 @@ class _Models:
         self._known: dict[str | None, np.ndarray] = {}
         if recordings:
             self._known[None], self.notes, _ = verifier.enrol(recordings)
-        self._default = name
+        self.default = name
 
     def __getitem__(self, name: str | None) -> np.ndarray:
-        name = name or self._default
+        name = name or self.default
         if name not in self._known:
             about = self._verifier.front_ends["asv"]
             self._known[name] = self._kept.read(str(name), about)
@@ -140,7 +142,7 @@ class VerifiedList:
         for speaker, probe, found in self.rows:
             said = {"speaker": speaker, "probe": probe}
             if isinstance(found, Verified):
-                plain = found.as_json()
+                plain = found.as_json() | {"notes": "; ".join(found.notes)}
                 yield said | {name: plain[name] for name in COLUMNS[2:]}
             else:
                 yield said | dict.fromkeys(COLUMNS[2:]) | {"decision": FAILED, "reason": found}
@@ -182,7 +184,7 @@ def _verify_list(
             said = verifier.verify(models[name], probe)
         except InputError as error:
             said = str(error)
-        found.append((name or "", probe, said))
+        found.append((name or models.default or "", probe, said))
         advance()
     result = VerifiedList(found, out)
     with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:

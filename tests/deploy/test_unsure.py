@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,13 @@ from hypothesis import strategies as st
 from lightning_sasv.decisions import PRESETS, CostModel, empirical_cost
 from lightning_sasv.deploy import Scorer, choose_rule, load, write_bundle
 from lightning_sasv.deploy.card_figures import WIDTH, attack_bars
-from lightning_sasv.deploy.card_tables import Attack
+from lightning_sasv.deploy.card_tables import REPLICATES, Attack, measured_on
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.fusion.conformal import Measured, measure
 from lightning_sasv.fusion.densities import fit_student_t
+from lightning_sasv.metrics.bootstrap import ClusterDraws
+from lightning_sasv.metrics.intervals import percentile_ends
 from lightning_sasv.trials import Scores, TrialClass
 from tests.deploy.conftest import draw
 
@@ -151,6 +154,33 @@ def test_a_price_of_deciding_nothing(
     paid = 0.2 * sum(p * u for p, u in zip(parts, cost.unsure, strict=True))
     errors = 0.9 * cost.p_miss + 0.5 * cost.p_fa_nontarget + 1.0 * cost.p_fa_spoof
     assert cost.cost == pytest.approx(errors + paid)
+
+
+def test_intervals_of_the_card_draw_what_is_paid_for_unsure_too(
+    systems: dict[str, FusionSystem],
+) -> None:
+    """Every measure of a replicate is that of the trials of the speakers it drew."""
+    trials = draw(8, (400, 400, 400))
+    trials = replace(trials, speaker=np.array([f"s{k * k % 31}" for k in range(1200)]))
+    costs = replace(COSTS, c_abstain=0.2)
+    scorer = Scorer(systems["M3d"], choose_rule(systems["M3d"], trials, costs), costs, {})
+    verdict, labels = scorer.of(trials), trials.label
+    speakers, groups = np.unique(trials.speaker, return_inverse=True)
+    drawn = []
+    for times in np.asarray(ClusterDraws(trials.speaker, REPLICATES).weights):
+        rows = np.repeat(np.arange(1200), times.astype(int)[groups])
+        cost = empirical_cost(verdict.accepted[rows], labels[rows], costs, verdict.unsure[rows])
+        drawn.append([cost.normalised, cost.p_miss, cost.unsure[1]])
+    assert len(speakers) > 10
+    table = {name: cells for name, *cells in measured_on(scorer, {"dev": trials})}
+    ends = [percentile_ends(one) for one in np.array(drawn).T]
+    names = ("policy a-DCF", "targets rejected", "unsure nontargets")
+    for name, (low, high), factor in zip(names, ends, (1, 100, 100), strict=True):
+        words = table[name][1].removesuffix(" %").split(" to ")
+        assert [float(one) for one in words] == pytest.approx(
+            [factor * low, factor * high], abs=0.0051 if factor > 1 else 5.1e-5
+        ), name
+    assert table["unsure nontargets"][0] != "0.00 %"
 
 
 @pytest.mark.parametrize("name", ["mean", "target", "spoof"])

@@ -31,6 +31,7 @@ from lightning_sasv.fusion import build_system
 from lightning_sasv.trials import Scores
 from tests.deploy.conftest import HEAD, Place
 from tests.deploy.recordings import write_checkpoint, write_voice
+from tests.deploy.test_bundle import rewrite
 from tests.helpers import failure_of
 
 Capture = pytest.CaptureFixture[str]
@@ -179,6 +180,12 @@ def test_a_list_of_probes(place: Place, tmp_path: Path, capsys: Capture) -> None
         [str(w) for w in ("enrol", "--bundle", place.bundle, "--name", "anna", place["a"])]
         + ["--speakers", str(tmp_path / "kept")]
     )
+    slow = write_voice(tmp_path / "slow.wav", 2, rate=8_000)
+    listed.write_text(f"{slow}\n")
+    kept = ["--name", "anna", "--speakers", tmp_path / "kept", "--out", out, "--overwrite"]
+    (line,) = said_by(capsys, *unnamed, *kept, "--json").splitlines()
+    assert json.loads(line)["speaker"] == "anna"
+    assert json.loads(line)["notes"].startswith(f"{slow}: resampled from 8000 Hz")
     listed.write_text(f"anna {place['x']}\nnobody {place['x']}\n")
     named = [*unnamed, "--speakers", tmp_path / "kept", "--out", tmp_path / "new.csv", "--json"]
     lines = [json.loads(line) for line in said_by(capsys, *named).splitlines()]
@@ -228,6 +235,17 @@ def test_each_bad_recording_is_named(place: Place, tmp_path: Path, capsys: Captu
                 read_recording(path.read_bytes(), 16_000, None, name)
     words = ["verify", "--bundle", place.bundle, "--enrol", place["a"], "--probe"]
     assert "nothing but silence" in failure_of(capsys, *words, tmp_path / "silence.wav")
+
+
+def test_a_bundle_without_the_verdict_unsure_says_so(
+    place: Place, tmp_path: Path, capsys: Capture
+) -> None:
+    out = Path(shutil.copytree(place.bundle, tmp_path / "b"))
+    rewrite(out, '"level": 0.01', '"level": 0.0')
+    words = ["verify", "--bundle", out, "--enrol", place["a"], "--probe", place["x"]]
+    capsys.readouterr()
+    main([str(word) for word in words])
+    assert "no verdict unsure for what dev did not measure" in capsys.readouterr().err
 
 
 def test_another_rate_is_resampled_and_said(place: Place, tmp_path: Path) -> None:
@@ -314,6 +332,8 @@ def test_the_export_says_what_the_bundle_holds(place: Place) -> None:
     assert about["front_ends"]["cm"]["runtime"] == "onnx"
     assert about["front_ends"]["asv"]["licence"]
     assert about["head"]["checkpoint"]["file"] == "best.ckpt"
+    modes = {stat.S_IMODE(p.stat().st_mode) for p in place.bundle.rglob("*") if p.is_file()}
+    assert len(modes) == 1  # whoever may read one part may read all
     sums = json.loads((place.bundle / "checksums.json").read_text())
     files = {p.relative_to(place.bundle).as_posix() for p in place.bundle.rglob("*") if p.is_file()}
     assert sums.keys() == files - {"checksums.json"}
