@@ -22,7 +22,7 @@ _CHUNK = 2**20
 
 def ensure_directory(path: str | Path) -> Path:
     """Make ``path`` a directory that can be written to, or say why it cannot be."""
-    path = Path(path)
+    path = _named(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -33,6 +33,13 @@ def ensure_directory(path: str | Path) -> Path:
         ) from None
 
 
+def _named(path: str | Path) -> Path:
+    """A path, unless no file can have that name."""
+    if "\0" in str(path):
+        raise InputError(f"{path} is no name of a file; choose another one")
+    return Path(path)
+
+
 @contextmanager
 def atomic_path(path: str | Path, mode: int = 0o666) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it is flushed and renamed to ``path``.
@@ -40,7 +47,7 @@ def atomic_path(path: str | Path, mode: int = 0o666) -> Iterator[Path]:
     On an exception the temporary file is removed and an older ``path`` stays as it was. ``mode`` is
     what the user's mask is taken from; until then nobody else can read the file.
     """
-    path = Path(path)
+    path = _named(path)
     ensure_directory(path.parent)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
@@ -63,7 +70,7 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
     ``path`` must not hold anything yet, unless it is to be replaced as a whole; on an exception
     nothing is left behind, and an older ``path`` stays as it was.
     """
-    path = Path(path)
+    path = _named(path)
     held = path.exists() and not (path.is_dir() and not any(path.iterdir()))
     if path.is_symlink() or (held and not replace):
         raise InputError(f"{path} is there already; remove it or choose another --out")

@@ -59,10 +59,12 @@ UNPACKED_BYTES = Limit(200_000_000, "bytes of a file of this size once it is unp
 CELLS_PER_BYTE, BYTES_PER_BYTE = 10, 50
 """A compressed table may hold so many per byte of the file, however large it is."""
 TEXT_CELLS = Limit(500_000_000, "characters of a column, each name as wide as the widest")
+AUDIO_SAMPLES = Limit(200_000_000, "samples of one recording, those of all channels counted")
 GRID_POINTS = Limit(100_000, "points of a grid")
 ALL = (
     *(TEXT_BYTES, JSON_VALUES, YAML_VALUES, ALIASES, DEPTH, DIGITS, INTERPOLATED),
     *(LINE_BYTES, COLUMNS, TEXT_CELLS, TABLE_CELLS, UNPACKED_BYTES, GRID_POINTS),
+    AUDIO_SAMPLES,
 )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.archives import Member
+from lightning_sasv.limits import AUDIO_SAMPLES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -95,12 +96,19 @@ def _read_samples(
             if not _RATES[0] <= rate <= _RATES[1]:
                 raise InputError(f"{path}: damaged, its header says {rate} samples a second")
             wanted = -1 if samples is None else _frames_needed(samples, rate, sample_rate)
+            check_size(path, length if wanted < 0 else min(wanted, length), file.channels)
             data = file.read(wanted, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, TypeError, UnicodeError, MemoryError) as error:
         reason = str(getattr(error, "error_string", error)).rstrip(".") or type(error).__name__
         raise InputError(f"{path}: cannot be read as audio ({reason})") from None
     expected = length if wanted < 0 else min(wanted, length)
     return data, rate, expected - len(data) if expected < _UNKNOWN_LENGTH else 0
+
+
+def check_size(name: object, frames: int, channels: int) -> None:
+    """Refuse what would take all memory: silence of days is a few bytes of flac."""
+    if frames < _UNKNOWN_LENGTH:
+        AUDIO_SAMPLES.check(name, frames * channels)
 
 
 def _frames_needed(samples: int, rate: int, sample_rate: int) -> int:

@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.audio import _RATES, _frames_needed, require_soundfile, resample
+from lightning_sasv.frontends.audio import (
+    _RATES,
+    _frames_needed,
+    check_size,
+    require_soundfile,
+    resample,
+)
 
 SHORTEST, LONGEST = 0.5, 600.0
 """Seconds that a recording must and may have."""
@@ -58,6 +64,7 @@ def read_recording(
             problem = "cut short or damaged; its header is sound, what follows is not"
             most = int(LONGEST * rate) + 1  # whatever the header says
             wanted = most if samples is None else _frames_needed(samples, rate, sample_rate)
+            check_size(name, min(wanted, most, it.frames), it.channels)
             data = it.read(min(wanted, most), dtype="float32", always_2d=True)
             missing = min(wanted, it.frames) - len(data)
     except (soundfile.SoundFileError, TypeError, UnicodeError, MemoryError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from lightning_sasv.files import write_text
 from lightning_sasv.places import head, refuse
 
 HEADINGS = ("system", "metric", "set", "published", "recomputed", "verdict", "what explains it")
+_HTML = re.compile(r"<(?!https?://[^\s<>]+>)")
+"""Any but addresses, which stand in angle brackets."""
 _HEAD = f"| {' | '.join(HEADINGS)} |"
 
 
@@ -35,7 +38,7 @@ def write_page(
     """
     if not overwrite and Path(path).exists() and _HEAD not in head(Path(path)):
         refuse(path, "something else than published and recomputed values", "another --markdown")
-    lines = [f"# {title}", "", *about.strip().splitlines()]
+    lines = [f"# {_one_line(title)}", "", *_HTML.sub("&lt;", about).strip().splitlines()]
     for heading, rows in parts.items():
         cells = [f"| {' | '.join(_one_line(cell) for cell in row)} |" for row in rows]
         if cells:
@@ -47,5 +50,5 @@ def write_page(
 
 
 def _one_line(text: str) -> str:
-    """Text that ends neither a cell nor a line."""
-    return " ".join(text.replace("|", "\\|").split())
+    """Text that ends neither a cell nor a line, and holds no HTML."""
+    return " ".join(_HTML.sub("&lt;", text).replace("|", "\\|").split())

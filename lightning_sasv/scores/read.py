@@ -259,12 +259,13 @@ def plain_types(path: Path, frame: pl.DataFrame, start: int = 0) -> pl.DataFrame
     if missing:
         row = int(frame[missing[0]].is_null().arg_max() or 0)
         raise InputError(f"{path}, row {start + row + 1}, column {missing[0]}: a value is missing")
+    columns = []
     for name, kind in frame.schema.items():
         wanted = pl.Float64 if kind.is_numeric() and name not in ("label", *TEXT) else pl.String
         try:
-            frame = frame.with_columns(pl.col(name).cast(wanted))
+            columns.append(frame[name].cast(wanted))
         except pl.exceptions.PolarsError:
             raise InputError(f"{path}, column {name}: cannot use values of type {kind}") from None
         if wanted == pl.String and (name in SCORES or is_number(name)):
             raise InputError(f"{path}, column {name}: holds {kind}, not numbers; write numbers")
-    return frame
+    return pl.DataFrame(columns)

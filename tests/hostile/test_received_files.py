@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,13 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, sha256
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.frontends.archives import members_of
+from lightning_sasv.frontends.audio import read_audio
 from lightning_sasv.frontends.manifest import FORMAT, MANIFEST
+from lightning_sasv.frontends.recordings import read_recording
 from lightning_sasv.frontends.runtime import Fbank, GraphFrontEnd
 from lightning_sasv.fusion import build_system
+from lightning_sasv.program import Program, using
+from lightning_sasv.scores import read_table
 from tests.hostile.conftest import Attack
 from tests.hostile.corpus import safetensors
 from tests.scores.samples import toy_scores
@@ -254,3 +259,54 @@ def test_front_ends_of_a_bundle_are_described(value: Any, here: Path) -> None:
     (here / "x" / "checksums.json").write_text(json.dumps(sums))
     with pytest.raises(InputError, match=r"bundle\.json"):
         load(here / "x")
+
+
+def test_silence_of_hours_is_not_read(here: Path) -> None:
+    """A flac file of 30 kB that would be 2 GB in memory, were it not for the limit."""
+    soundfile = pytest.importorskip("soundfile")
+    with soundfile.SoundFile(here / "x.flac", "w", 16_000, 8, "PCM_16") as file:
+        file.write(np.zeros((16_000 * 30, 8), np.int16))
+    with using(Program(limits=0.01)):
+        for read in (read_audio, lambda path: read_recording(path, 16_000, None)):
+            with pytest.raises(InputError, match=r"x\.flac: more than 2,000,000 samples"):
+                read(here / "x.flac")
+        assert read_audio(here / "x.flac", samples=64_600).shape == (64_600,)
+
+
+ROW = {"speaker": "S", "utterance": "U", "label": "target", "asv_score": 1, "cm_score": 1}
+ROWS = {
+    "half a character": ROW | {"speaker": "\ud800"},
+    "half a character of a recording": ROW | {"wav": ["\udc00", "b"]},
+    "half a character as a key": ROW | {"\udfff": 1},
+    "too many columns": ROW | {f"k{n}": 1 for n in range(10_000)},
+    "deep": ROW | {"speaker": json.loads("[" * 100 + "]" * 100)},
+    "beyond numbers": ROW | {"cm_score": 10**400},
+    "an object": ROW | {"speaker": {"class_path": "os.system"}},
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_json_lines(name: str, here: Path, attack: Attack) -> None:
+    (here / "x.jsonl").write_text(json.dumps(ROWS[name]) + "\n")
+    assert "x.jsonl" in attack("evaluate", "x.jsonl")
+
+
+def test_many_columns_take_no_time(here: Path) -> None:
+    (here / "x.jsonl").write_text(json.dumps(ROW | {f"k{n}": 1 for n in range(5_000)}) + "\n")
+    start = time.process_time()
+    assert len(read_table("x.jsonl").frame.columns) == 5_005
+    assert time.process_time() - start < 5
+
+
+def test_a_page_of_claims_holds_no_html(here: Path, attack: Attack) -> None:
+    script = "<script>alert(1)</script>"
+    claim = {"system": script, "metric": "cm_eer", "published": "1.0", "note": script}
+    content = {"title": script, "about": script, "claims": [claim | {"source": script}]}
+    (here / "x.yaml").write_text(json.dumps(content))
+    attack("referee", "x.yaml", "--markdown=out/x.md", refused=False)
+    assert "<" not in (here / "out" / "x.md").read_text()
+
+
+def test_a_name_that_no_folder_can_have(here: Path, attack: Attack) -> None:
+    (here / "x.yaml").write_text('folder: "a\\0b"\n')
+    attack("init", "--config=x.yaml")
