@@ -26,11 +26,13 @@ from lightning_sasv.frontends.ecapa import ECAPA
 from lightning_sasv.frontends.runtime import SETTINGS, file_names
 
 OPSET = 17
+_CLOVA, _SPEECHBRAIN = "MIT (clovaai/aasist)", "Apache-2.0 (speechbrain/spkrec-ecapa-voxceleb)"
 LICENCES = {
-    "AASIST": "MIT (clovaai/aasist)",
-    "ECAPA": "Apache-2.0 (speechbrain/spkrec-ecapa-voxceleb)",
+    "51d2d9cf0738172f61e2a384ec50a54a55363240f67c971ed55a92435bc1a1c0": _CLOVA,  # AASIST.pth
+    "814331d088032bb4c3fa61cc014789eadeed464209dd094ab3a2dd6ffbdce27a": _CLOVA,  # AASIST-L.pth
+    "0575cb64845e6b9a10db9bcb74d5ac32b326b8dc90352671d345e2ee3d0126a2": _SPEECHBRAIN,
 }
-"""Of the published weights, by class."""
+"""Of the published weights, by their SHA-256."""
 
 
 class _Graph(nn.Module):
@@ -76,7 +78,9 @@ def export_front_end(front_end: FrontEnd, folder: str | Path, kind: str) -> dict
             "export without --with-front-ends, and give the network's weights to `verify`"
         )
     about = describe(front_end) | {"runtime": "onnx", "opset": OPSET}
-    licence = LICENCES.get(type(front_end).__name__, "not known")
+    unknown = "not known: these are not the published weights"
+    found = {LICENCES.get(digest, unknown) for digest in about["weights_sha256"].values()}
+    licence = ", ".join(sorted(found)) or unknown
     return about | {"licence": licence, "files": {one.name: sha256(one) for one in files}}
 
 

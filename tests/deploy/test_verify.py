@@ -330,7 +330,8 @@ def test_a_network_of_both_embeddings_is_no_part_of_a_bundle_which_says_so(
 def test_the_export_says_what_the_bundle_holds(place: Place) -> None:
     about = json.loads((place.bundle / "bundle.json").read_text())
     assert about["front_ends"]["cm"]["runtime"] == "onnx"
-    assert about["front_ends"]["asv"]["licence"]
+    assert about["front_ends"]["cm"]["licence"] == "MIT (clovaai/aasist)"
+    assert about["front_ends"]["asv"]["licence"].startswith("not known")  # made for this test
     assert about["head"]["checkpoint"]["file"] == "best.ckpt"
     modes = {stat.S_IMODE(p.stat().st_mode) for p in place.bundle.rglob("*") if p.is_file()}
     assert len(modes) == 1  # whoever may read one part may read all
