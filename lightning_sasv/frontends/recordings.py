@@ -20,6 +20,9 @@ from lightning_sasv.frontends.audio import (
 SHORTEST, LONGEST = 0.5, 600.0
 """Seconds that a recording must and may have."""
 
+_ENDLESS = 1e9
+"""Seconds by the header of a stream whose length was not known when it was written."""
+
 SILENT = 1e-4
 """Peak below which a recording is silence (−80 dB of full scale)."""
 
@@ -71,8 +74,8 @@ def read_recording(
         raise InputError(f"{name}: {problem}") from None  # libsndfile's words name an address
     if missing > 0:
         raise InputError(f"{name}: cut short, {missing} samples of its beginning are missing")
-    _check_content(name, data)
     mono = data[:, 0] if data.shape[1] == 1 else data.mean(axis=1, dtype=np.float32)
+    _check_content(name, mono, rate)
     note = ""
     if rate != sample_rate:
         note = f"{name}: resampled from {rate} Hz, the networks were measured at {sample_rate} Hz"
@@ -87,6 +90,8 @@ def _check_length(name: str, rate: int, seconds: float) -> None:
         raise InputError(
             f"{name}: {seconds:.2f} s of audio are too little; at least {SHORTEST:g} s are needed"
         )
+    if seconds > _ENDLESS:
+        raise InputError(f"{name}: its header does not say how long it is; save it as a whole file")
     if seconds > LONGEST:
         raise InputError(
             f"{name}: {seconds / 60:.0f} minutes of audio are too much; at most "
@@ -94,8 +99,11 @@ def _check_length(name: str, rate: int, seconds: float) -> None:
         )
 
 
-def _check_content(name: str, data: np.ndarray) -> None:
-    if not np.isfinite(data).all():
+def _check_content(name: str, mono: np.ndarray, rate: int) -> None:
+    if not np.isfinite(mono).all():
         raise InputError(f"{name}: holds NaN or infinite samples")
-    if not len(data) or np.abs(data).max() < SILENT:
-        raise InputError(f"{name}: nothing but silence")
+    if not len(mono) or np.abs(mono).max() < SILENT:
+        raise InputError(
+            f"{name}: nothing but silence in its first {len(mono) / rate:.1f} s, which is what "
+            "would be listened to"
+        )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import soundfile
 
 from lightning_sasv.fusion import SYSTEMS, FusionSystem, fit_systems
 from lightning_sasv.models.cm_head import CMHead
@@ -73,3 +74,13 @@ def place(
     for seed, name in enumerate("abx"):
         write_voice(folder / f"{name}.flac", seed)
     return Place(folder, training, weights, cm, export_whole(training, weights, cm, folder / "b"))
+
+
+@pytest.fixture(scope="session")
+def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three hours of silence in half a megabyte."""
+    path = tmp_path_factory.mktemp("hours") / "hours.flac"
+    with soundfile.SoundFile(path, "w", 16_000, 1) as file:
+        for _ in range(180):
+            file.write(np.zeros(960_000, np.float32))
+    return path

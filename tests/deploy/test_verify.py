@@ -193,7 +193,13 @@ def test_a_list_of_probes(place: Place, tmp_path: Path, capsys: Capture) -> None
     assert "nobody is enrolled" in lines[1]["reason"]
 
 
-def bad_recordings(folder: Path) -> dict[str, tuple[Path, str]]:
+def with_length(flac: bytes, samples: int) -> bytes:
+    """A FLAC file whose header says another number of samples; 0 is for a stream."""
+    fields = int.from_bytes(flac[18:26], "big") >> 36 << 36 | samples
+    return flac[:18] + fields.to_bytes(8, "big") + flac[26:]
+
+
+def bad_recordings(folder: Path, hours: Path) -> dict[str, tuple[Path, str]]:
     """Recordings that cannot be decided on, and what is said of each."""
 
     def sound(name: str, samples: np.ndarray, rate: int = 16_000) -> Path:
@@ -205,32 +211,34 @@ def bad_recordings(folder: Path) -> dict[str, tuple[Path, str]]:
     empty.write_bytes(b"")
     whole = write_voice(folder / "whole.flac", seconds=3.0).read_bytes()
     (folder / "cut.flac").write_bytes(whole[: len(whole) // 2])
-    hours = folder / "hours.flac"
-    with soundfile.SoundFile(hours, "w", 16_000, 1) as file:
-        for _ in range(180):
-            file.write(np.zeros(16_000 * 60, np.float32))
-    assert hours.stat().st_size < 1_000_000
+    (folder / "stream.flac").write_bytes(with_length(whole, 0))
+    wave = 0.1 * np.sin(np.arange(32_000))
     return {
         "text": (text, "cannot be read as audio"),
         "empty": (empty, "cannot be read as audio"),
         "cut": (folder / "cut.flac", "cut short"),
         "short": (sound("short.wav", 0.1 * np.ones(3_200)), "0.20 s of audio are too little"),
-        "silence": (sound("silence.wav", np.zeros(32_000)), "nothing but silence"),
+        "silence": (sound("silence.wav", np.zeros(32_000)), "nothing but silence in its first 2.0"),
+        "late": (sound("late.wav", np.r_[np.zeros(64_600), wave]), "silence in its first 4.0 s"),
+        "opposite": (sound("both.wav", np.stack([wave, -wave], axis=1)), "nothing but silence"),
+        "stream": (folder / "stream.flac", "does not say how long it is"),
         "rate": (sound("rate.wav", 0.1 * np.ones(4_000), 100), "its header says 100 samples"),
         "hours": (hours, "180 minutes of audio are too much"),
         "missing": (folder / "missing.wav", "no such file"),
     }
 
 
-def test_each_bad_recording_is_named(place: Place, tmp_path: Path, capsys: Capture) -> None:
+def test_each_bad_recording_is_named(
+    place: Place, hours: Path, tmp_path: Path, capsys: Capture
+) -> None:
     verifier = Verifier(place.bundle)
     model, _, _ = verifier.enrol([place["a"]])
-    for name, (path, message) in bad_recordings(tmp_path).items():
+    for name, (path, message) in bad_recordings(tmp_path, hours).items():
         with pytest.raises(InputError, match=message) as error:
             verifier.verify(model, path)
         assert path.name in str(error.value), name
         assert "object at 0x" not in str(error.value)
-        if path.is_file() and name != "missing":
+        if path.is_file() and name != "late":
             with pytest.raises(InputError, match=message):
                 read_recording(path.read_bytes(), 16_000, None, name)
     words = ["verify", "--bundle", place.bundle, "--enrol", place["a"], "--probe"]
@@ -260,11 +268,13 @@ def test_another_rate_is_resampled_and_said(place: Place, tmp_path: Path) -> Non
 
 
 def test_a_lying_header_does_not_fill_the_memory(tmp_path: Path) -> None:
-    """At most the limit and one frame more is read, whatever the header says."""
+    """No more is read than the header or the network says, whatever follows."""
     path = write_voice(tmp_path / "x.flac", seconds=2.0)
-    read = read_recording(path, 16_000, 16_000)
-    assert read.waveform.shape == (16_000,)
-    assert read.seconds == 2.0
+    assert read_recording(path, 16_000, 16_000).waveform.shape == (16_000,)
+    short = read_recording(with_length(path.read_bytes(), 9_000), 16_000, None)
+    assert (short.waveform.shape, short.seconds) == ((9_000,), 0.5625)
+    with pytest.raises(InputError, match="cut short"):
+        read_recording(with_length(path.read_bytes(), 60 * 16_000), 16_000, 64_600)
 
 
 @pytest.mark.parametrize(
