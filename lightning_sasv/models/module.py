@@ -225,12 +225,8 @@ class SASVModule(Trained):
     def alone(
         self, copy: int, systems: Sequence[str], own: dict[str, FusionSettings] | None = None
     ) -> SASVModule:
-        """The head of one seed as a module of its own, with systems of its own."""
-        return self.as_one(copy, systems, {"own_systems": own or None})
-
-    def as_one(self, copy: int, systems: Sequence[str], settings: dict[str, Any]) -> SASVModule:
-        """A copy of the head as a module of its own, with other settings."""
-        new = {"systems": tuple(systems), "seeds": (self.seeds[copy],), **settings}
+        """A copy of the head as a module of its own, with systems of its own."""
+        new = {"systems": tuple(systems), "seeds": (self.seeds[copy],), "own_systems": own or None}
         known = {name: value for name, value in self.hparams.items() if name != "networks"}
         module = SASVModule(**known | new)
         module.head.to(self.head.dtype).load_state_dict(self.head.select(copy).state_dict())

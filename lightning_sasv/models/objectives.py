@@ -145,7 +145,9 @@ class CMObjective(Objective):
         return [(scores.sigmoid() - batch.positive) * batch.weight]
 
     def _total(self, counts: Tensor, weights: Tensor) -> Tensor:
-        pair = torch.stack([counts[..., 0], counts[..., 1:].sum(-1)], -1)
+        if self.weights[1] != self.weights[2]:
+            return super()._total(counts, weights)
+        pair = torch.stack([counts[..., 0], counts[..., 1:].sum(-1)], -1)  # in the paper's order
         return pair @ weights[:2]
 
 
@@ -333,13 +335,13 @@ def rule_of(system: str) -> str | None:
 
 
 def chosen(objective: str, systems: Sequence[str]) -> tuple[str, str]:
-    """An objective, and the rule whose score is trained for: the first system's, else Post's.
+    """An objective, and the rule whose score is trained for: the first that is there, else Post's.
 
     Args:
         objective: One of :data:`OBJECTIVES`; ``auto`` is ``fused`` for one system with such a rule.
         systems: Names of the systems.
     """
-    rule = rule_of(systems[0]) if systems else None
+    rule = next(filter(None, map(rule_of, systems)), None)
     if objective == "auto":
         objective = "fused" if rule is not None and len(systems) == 1 else "cm"
     return objective, rule or "sigmoid_product"

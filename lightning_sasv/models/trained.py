@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 from torch.optim import Optimizer
 
 from lightning_sasv.data.loaders import TrainBlock
@@ -56,15 +55,6 @@ class Trained(Optimised):
         learnt = list(self.objectives.parameters())
         own = {"params": learnt, "lr": OBJECTIVE_LR, "weight_decay": 0.0}
         return [*super().parameter_groups(), *([own] if learnt else [])]
-
-    def trial_weights(self, label: Tensor, count: Tensor) -> Tensor:
-        """Weight of each trial in the loss, w_y / Σ w over the global batch; 0 for padding.
-
-        Args:
-            label: (…, batch), 1 bona fide, 0 spoof, ``IGNORE`` for padding.
-            count: (…, 2), spoof and bona fide trials in the batch over all processes.
-        """
-        return self.parts[0].batch(label, pad(count, (0, 1)), None, self.head.dtype).weight
 
     def training_step(self, block: TrainBlock, batch_idx: int) -> None:
         """Make every optimiser step of the block.

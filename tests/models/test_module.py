@@ -28,10 +28,12 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 
 
 def test_trial_weights_are_the_normalised_class_weights() -> None:
-    module = SASVModule()
-    label = torch.tensor([[1, 0, 0, IGNORE]])
-    found = module.trial_weights(label, torch.tensor([[2, 1]]))
-    torch.testing.assert_close(found, torch.tensor([[0.9, 0.1, 0.1, 0.0]]) / 1.1)
+    kind, counts = torch.tensor([[1, 0, 0, 2, IGNORE]]), torch.tensor([[2, 1, 1]])
+    for given, nontarget in ((None, 0.9), ((0.1, 0.9, 0.4), 0.4)):
+        [objective] = SASVModule(class_weights=given).parts  # type: ignore[arg-type]
+        found = objective.batch(kind, counts, None, torch.float32).weight
+        expected = torch.tensor([[0.9, 0.1, 0.1, nontarget, 0.0]])
+        torch.testing.assert_close(found, expected / expected.sum())
 
 
 def test_training_is_the_plain_recipe(twin: Corpus, tmp_path: Path) -> None:

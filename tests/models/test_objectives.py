@@ -17,6 +17,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.heads import RECIPES
+from lightning_sasv.models.networks import Networks
 from lightning_sasv.models.objectives import (
     POSTERIORS,
     CMObjective,
@@ -150,6 +151,7 @@ def test_auto_is_fused_for_post_and_b1v2_alone() -> None:
     assert found["Post"] == ("fused", "sigmoid_product")
     assert found["B1v2"] == ("fused", "sigmoid_sum")
     assert found["L3"][0] == found["B1"][0] == chosen("auto", ["Post", "L3"])[0] == "cm"
+    assert chosen("fused", ["L3", "B1v2", "Post"]) == ("fused", "sigmoid_sum")
     module = SASVModule(systems=("Post",))
     assert (module.hparams["objective"], module.compares) == ("fused", True)
     assert SASVModule().hparams["class_weights"] == (0.1, 0.9)
@@ -191,6 +193,26 @@ def test_stacked_seeds_are_separate_runs(twin: Corpus, tmp_path: Path, name: str
             torch.testing.assert_close(mine[copy : copy + 1], own, rtol=0, atol=1e-9)
 
 
+def test_stacked_networks_are_separate_runs(twin: Corpus, tmp_path: Path) -> None:
+    """As a table trains them: systems × seeds, each as by itself."""
+    settings = {"hidden_dims": (16,), "lr": 1e-3, "monitor": "val/a_dcf"}
+    networks = Networks(("Post", "B1v2"), (11, 12), **settings)
+    data = shared_data(twin, seeds=networks.seeds)
+    trainer = quiet_trainer(tmp_path / "all", epochs=1, best=False, precision="64-true")
+    trainer.fit(networks, data)
+    for copy, (name, seed) in enumerate((n, s) for n in ("Post", "B1v2") for s in (11, 12)):
+        own = settings | {"precision": "64-true", "systems": (name,)}
+        alone = fitted(twin, tmp_path / str(copy), 1, seed, **own)
+        mine = networks.alone(copy, (name,))
+        for one, other in zip(mine.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+        assert networks.dev_rates[copy] == pytest.approx(alone.dev_rates[0], abs=1e-9)
+        for setting in ("objective", "class_weights", "monitor"):
+            assert mine.hparams[setting] == alone.hparams[setting]
+    with pytest.raises(InputError, match="a network that several share"):
+        SASVModule(systems=(), monitor="val/a_dcf")
+
+
 @pytest.mark.parametrize("name", TRAINED)
 def test_resumed_to_the_same_bits(twin: Corpus, tmp_path: Path, name: str) -> None:
     whole = fitted(twin, tmp_path / "whole", 2, 3, **TRAINED[name])
@@ -204,7 +226,7 @@ def test_resumed_to_the_same_bits(twin: Corpus, tmp_path: Path, name: str) -> No
     assert "asv_train" in torch.load(path, weights_only=True)["made_with"]["corpus"]
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", ["cm", *TRAINED])
 def test_training_lowers_the_loss_and_its_metric(twin: Corpus, tmp_path: Path, name: str) -> None:
     class Spy(pl.Callback):
         def __init__(self) -> None:
@@ -214,7 +236,7 @@ def test_training_lowers_the_loss_and_its_metric(twin: Corpus, tmp_path: Path, n
             self.seen.append({n: float(v) for n, v in trainer.callback_metrics.items()})
 
     spy = Spy()
-    settings = TRAINED[name] | {"callbacks": [spy], "lr": 2e-4}
+    settings = TRAINED.get(name, {}) | {"callbacks": [spy], "lr": 2e-4}
     module = fitted(twin, tmp_path, 4, 5, **settings)
     first, last = spy.seen[0], spy.seen[-1]
     monitor = module.objective_of(0).monitor
