@@ -130,19 +130,30 @@ class Scores:
         return len(self.label)
 
 
-_DRAWN_MODEL = re.compile(r"(SPK_\d+)_\d+")
+_MODELS = tuple(map(re.compile, (r"(SPK_\d+)_\d+", r"(?:LA2021-)?(LA_\d+)-\w+-\w+")))
+_RECORDING = re.compile(r"(?:a\d\d/|voxceleb\d/)?([^/]+)/.+")
 
 
 def claimed_speakers(models: Iterable[str]) -> list[str]:
-    """Speakers of models: those of WildSpoof, ``SPK_00001373_042``, are draws of one speaker each.
+    """Speakers of models, of which one speaker may have several.
+
+    Those of WildSpoof, ``SPK_00001373_042``, are draws; ASVspoof 2021 has one for each condition,
+    ``LA_0007-alaw-ita_tx``; where a recording enrols, as in SpoofCeleb and VoxCeleb, its folder is
+    the speaker's.
 
     Example:
+        >>> claimed_speakers(["a00/id10318/x", "a00/id10318/y", "a00/id10326/x"])
+        ['id10318', 'id10318', 'id10326']
         >>> claimed_speakers(["SPK_00001373_000", "SPK_00001373_042"])
         ['SPK_00001373', 'SPK_00001373']
         >>> claimed_speakers(["SPK_00001373_000", "LA_0001"])
         ['SPK_00001373_000', 'LA_0001']
     """
     names = list(models)
-    known = {name: _DRAWN_MODEL.fullmatch(name) for name in set(names)}
-    found = {name: match[1] for name, match in known.items() if match}
-    return [found[name] for name in names] if len(found) == len(known) else names
+    known = set(names)
+    for pattern in (*_MODELS, _RECORDING):
+        found = {name: match[1] for name in known if (match := pattern.fullmatch(name))}
+        one_folder = pattern is _RECORDING and len(set(found.values())) == 1
+        if len(found) == len(known) and not one_folder:
+            return [found[name] for name in names]
+    return names

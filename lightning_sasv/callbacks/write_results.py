@@ -193,17 +193,17 @@ def origin_of(
     checkpoint: Mapping[str, Any] | None = None,
 ) -> Origin:
     """Where the scores of a seed come from."""
-    data = trainer.datamodule  # type: ignore[attr-defined]
-    other = pl_module.trial_set().corpus
-    corpus = other or pl_module.corpus.name
+    data = pl_module.trial_set()
+    corpus = data.corpus or pl_module.corpus.name
     twin = corpus == TWIN
+    scale, twin_seed = data.twin if twin and data.twin else (None, None)
     device = trainer.strategy.root_device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return Origin(
         corpus,
         twin or None,
-        getattr(data, "scale", None) if twin and not other else None,
-        getattr(data, "twin_seed", None) if twin and not other else None,
+        scale,
+        twin_seed,
         (seed,),
         checkpoint,
         f"{device.type}:{name}".rstrip(":"),

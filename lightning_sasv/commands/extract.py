@@ -27,7 +27,7 @@ def extract(**options: Any) -> None:
     _summarise(results, Path(options["out"]))
     if options["shard"] is not None:
         print_line("Next, with all shards: lightning import SHARD... --out DIR")
-    if {"cm_embd_trn", "spk_model_dev", "spk_model_eval"} <= results.keys():
+    elif {"cm_embd_trn", "asv_embd_dev", "asv_embd_eval"} <= results.keys():
         protocols = options["protocol"] or options["audio"]
         print_line(f"Next: lightning fit --data.root {options['out']} --data.protocols {protocols}")
 

@@ -102,12 +102,12 @@ def import_corpus(
 
     if Path(out).resolve() == Path(root).resolve():
         raise InputError(f"--out {out} is the folder that is imported; choose another one")
-    corpus = load_corpus(root, protocols, name)
+    folder = Path(protocols or root)
+    profile = profile_of(None, folder)
+    corpus = load_corpus(root, protocols, name, profile)
     corpus.check()
     with lock(out):
         check_folder(out, CORPUS, overwrite)
-        folder = Path(protocols or root)
-        profile = profile_of(None, folder)
         lists = [] if profile.name == "sasv2022" else lists_of(profile, folder)
         save_corpus(corpus, out, overwrite=overwrite, layout=profile.name, lists=lists)
     return corpus

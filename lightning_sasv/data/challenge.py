@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +20,10 @@ from lightning_sasv.data.laid_out import lay_out_as
 from lightning_sasv.data.profiles import (
     Profile,
     SetFiles,
+    check_root,
     find_file,
     profile_named,
+    profiles,
     recognised,
 )
 from lightning_sasv.data.protocols import (
@@ -103,7 +106,8 @@ def _load_trials(root: Path, protocols: Path, split: str, profile: Profile) -> T
         models = mean_models(asv, read_enrolment(*paths), f"enrolment models of {split}")
     named = split if profile.train is not None else "trials"  # of which nothing is measured
     cm = load_embeddings(root, f"cm_embd_{split}")
-    return TrialSet(named, trials, asv, cm, models, costs=profile.costs)
+    made = _marked(root)[1]
+    return TrialSet(named, trials, asv, cm, models, costs=profile.costs, twin=made)
 
 
 def corpus_name(root: Path, name: str | None) -> str:
@@ -112,26 +116,47 @@ def corpus_name(root: Path, name: str | None) -> str:
     A folder that is marked as the twin stays the twin under any name: a simulated corpus is never
     shown under a real one's name.
     """
+    marked = _marked(root)[0]
+    return marked if marked == TWIN else name or marked or root.resolve().name
+
+
+def _marked(root: Path) -> tuple[str, tuple[float, int] | None]:
+    """What the marker of a folder says: name of the corpus, scale and seed of the twin."""
     marker = root / MARKER
     if not marker.is_file():
-        return name or root.resolve().name
+        return "", None
     try:
-        marked = str(read_json(marker)["name"])
-    except (ValueError, KeyError, TypeError):
+        content = read_json(marker)
+        made = content.get("twin")
+        return str(content["name"]), made and (float(made[0]), int(made[1]))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise InputError(f'{marker} is damaged: expected {{"name": "…"}}') from None
-    return marked if marked == TWIN else name or marked
 
 
 def profile_of(corpus: str | None, lists: Path) -> Profile:
-    """The corpus that is named, or whose lists are below a folder, else SASV 2022."""
-    return profile_named(corpus) if corpus else recognised(lists) or profile_named("sasv2022")
+    """The corpus that is named, or whose lists are below a folder.
+
+    Raises:
+        InputError: There is none of that name, or lists of none or of several are there.
+    """
+    if corpus:
+        return profile_named(corpus)
+    check_root(lists)
+    found = recognised(lists)
+    if found is None:
+        raise InputError(
+            f"no lists of a corpus: {TRAIN_PROTOCOL} not found below {lists}, nor those of "
+            f"{', '.join(name for name in profiles() if name != 'sasv2022')}; --data.protocols "
+            "says where they are, --data.corpus FILE.yaml what your own are called"
+        )
+    return found
 
 
 def load_corpus(
     root: str | Path,
     protocols: str | Path | None = None,
     name: str | None = None,
-    corpus: str | None = None,
+    corpus: str | Profile | None = None,
     others: Mapping[str, str | None] | None = None,
 ) -> Corpus:
     """Corpus of a folder: the lists of a known corpus, and embeddings as the challenge has them.
@@ -148,7 +173,7 @@ def load_corpus(
     """
     root, named = Path(root), {split: one for split, one in (others or {}).items() if one}
     lists = Path(protocols) if protocols is not None else root
-    profile = profile_of(corpus, lists)
+    profile = corpus if isinstance(corpus, Profile) else profile_of(corpus, lists)
     profile.need("train", *(split for split in SPLITS if split not in named))
     utterances = utterances_of(profile, lists)
     asv = partial(load_embeddings, root, "asv_embd_trn")  # read when a training needs them
@@ -271,9 +296,10 @@ def save_corpus(
         lists: Its lists, to be copied as they are.
     """
     out = ensure_directory(out)
-    marker, content = out / MARKER, {"name": corpus.name, "data": corpus.fingerprint}
-    if not overwrite and marker.exists() and read_json(marker) != content:
+    marker, content = out / MARKER, dict[str, Any](name=corpus.name, data=corpus.fingerprint)
+    if not overwrite and marker.exists() and not content.items() <= read_json(marker).items():
         refuse(out, "another corpus")
+    content |= {"twin": corpus.eval.twin} if corpus.eval.twin else {}
     write_text(marker, json.dumps(content) + "\n")  # first: never unnamed
     profile = profile_named(layout)
     if lists:

@@ -16,7 +16,7 @@ from lightning_sasv.checks import BLOCK
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.protocols import TrialList, UtteranceList
 from lightning_sasv.errors import InputError
-from lightning_sasv.trials import SPLITS, TrialClass
+from lightning_sasv.trials import SPLITS, UNKNOWN, TrialClass
 
 ASV_DIM, CM_DIM = 192, 160
 """Sizes of the ECAPA-TDNN and AASIST embeddings."""
@@ -101,6 +101,7 @@ class TrialSet:
         more: Further scores of each trial, ``asv_…``, ``cm_…`` or ``quality_…``, by their names.
         corpus: Name of the corpus that they are of, where it is another than that of training.
         costs: Preset of the costs that results on them have.
+        twin: Scale and seed of the twin that they are of, where that is known.
     """
 
     name: str
@@ -111,6 +112,7 @@ class TrialSet:
     more: Mapping[str, np.ndarray] = field(default_factory=dict)
     corpus: str | None = None
     costs: str = "a-dcf1"
+    twin: tuple[float, int] | None = None
 
     def __post_init__(self) -> None:
         if self.asv.dim != self.models.dim:
@@ -120,7 +122,12 @@ class TrialSet:
             )
         for code in TrialClass if self.name in SPLITS else ():
             if not (self.trials.label == code).any():
-                raise InputError(f"the {self.name} trial list has no {code} trial")
+                file = self.trials.where(0).rpartition(", line ")[0] if self.trials.where else ""
+                known = "labels" if (self.trials.label == UNKNOWN).all() else f"{code} trial"
+                raise InputError(
+                    f"{file}: the {self.name} trial list has no {known}".removeprefix(": ")
+                    + ("; `lightning predict --data.trials` scores it" if known == "labels" else "")
+                )
 
     @cached_property
     def _unique(self) -> tuple[np.ndarray, np.ndarray]:
@@ -163,11 +170,11 @@ class TrialSet:
     @cached_property
     def _enrolled(self) -> tuple[Tensor, Tensor]:
         """ASV embeddings of the enrolled speakers, and for each trial the number of its own."""
-        speakers, model_of_trial = np.unique(self.trials.models, return_inverse=True)
+        speakers, model_of_trial = np.unique(self.trials.speaker, return_inverse=True)
         try:
             models = self.models.select(speakers.tolist())
         except InputError as error:
-            at = self.trials.place(self.trials.models, self.models)
+            at = self.trials.place(self.trials.speaker, self.models)
             raise InputError(f"{at}{self.name}: speaker without enrolment model: {error}") from None
         return models, torch.from_numpy(model_of_trial.reshape(-1))
 

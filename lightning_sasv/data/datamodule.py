@@ -23,6 +23,7 @@ from lightning_sasv.data.challenge import (
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import BlockLoader, InOrder, ProbeBatch, ProbeBatches, TrainBlocks
 from lightning_sasv.data.more_scores import check_sets, with_more_scores
+from lightning_sasv.data.profiles import Profile, recognition
 from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.data.twin import make_twin
 from lightning_sasv.errors import InputError
@@ -123,13 +124,19 @@ class SASVDataModule(LightningDataModule):
             for split, one in self.others.items():
                 own = replace(own, **{split: trials_from(one, split)})  # type: ignore[arg-type]
             return with_more_scores(own, self.more_scores)
-        profile, said = profile_of(self.of, Path(self.protocols or self.root)), self.of is None
-        if said and profile.name != "sasv2022":
-            print_note(f"{self.root}: lists of {profile.name}; --data.corpus says otherwise")
-        if profile.train is None and not self.others:
-            return load_evaluation(self.root, self.protocols, self.name, profile)
-        corpus = load_corpus(self.root, self.protocols, self.name, self.of, self.others)
+        if self.profile.train is None and not self.others:
+            return load_evaluation(self.root, self.protocols, self.name, self.profile)
+        corpus = load_corpus(self.root, self.protocols, self.name, self.profile, self.others)
         return with_more_scores(corpus, self.more_scores)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """Whose lists ``root`` has, found once; said where the user did not."""
+        lists = Path(self.protocols or self.root or ".")
+        found = profile_of(self.of, lists)
+        if self.of is None:
+            print_note(recognition(lists, found))
+        return found
 
     def setup(self, stage: str) -> None:
         """Load and check the corpus now, so that a mistake in it is reported before any work."""
@@ -138,7 +145,7 @@ class SASVDataModule(LightningDataModule):
             raise InputError(f"--data.trials {wrong}")
         if stage != "predict" and self.root is not None and self.trials is None:
             needed = ("train", *(split for split in SPLITS if split not in self.others))
-            profile_of(self.of, Path(self.protocols or self.root)).need(*needed)
+            self.profile.need(*needed)
         self.corpus.check()
         if stage == "fit":
             TrialSampler(self.corpus.train.utterances)

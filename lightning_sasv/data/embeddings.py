@@ -75,8 +75,8 @@ class EmbeddingStore:
         return torch.from_numpy(found)
 
     def select(self, names: Sequence[str]) -> Tensor:
-        """Embeddings of ``names``, (len(names), dim)."""
-        return self.vectors[self.rows(names)]
+        """Embeddings of ``names``, (len(names), dim); of all in order the store itself, no copy."""
+        return self.vectors if list(names) == self.ids else self.vectors[self.rows(names)]
 
     def require_dim(self, dim: int) -> EmbeddingStore:
         """Return self, or say that the embeddings have another size than ``dim``."""

@@ -6,6 +6,7 @@ that the corpus that is read again has the same scores.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from lightning_sasv.data.corpus import Corpus, TrainingSet, TrialSet
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.profiles import Profile, SetFiles
-from lightning_sasv.data.protocols import UtteranceList
+from lightning_sasv.data.protocols import TrialList, UtteranceList
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import write_text
 from lightning_sasv.scores import ScoreTable, write_table
@@ -24,11 +25,10 @@ from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, LABELS, layout_named
 from lightning_sasv.trials import SPLITS, TrialClass
 
 ENDING = ".flac"
-NOBODY = "others"
-"""Folder of utterances whose speaker is not enrolled."""
 CODECS = (BONAFIDE_ATTACK, "C01", "C04", "C11")
 """Codecs of evaluation utterances, where a corpus has some, in turn."""
-
+TAGS = ("AC1", "AC2", "AC3")
+"""How attackers adapted, where a corpus says so."""
 
 PLAIN = {"codec": "none", "transmission": "loc_tx", "trim": "notrim", "subset": "eval"}
 """What lists of 2021 say of speech that nothing was done to."""
@@ -97,59 +97,95 @@ def _trial_set(data: TrialSet, files: SetFiles, profile: Profile, out: Path) -> 
     enrol = [f"a00/{one}/enrolment" if profile.paths else f"{one}_A" for one in data.models.ids]
     probes = np.array(data.probes)
     named = probes
+    first = np.unique(rows.utterance, return_index=True)[1]
+    heard = _heard(rows, first, data.probe_of_trial.numpy())
     if profile.paths:
-        first = np.unique(rows.utterance, return_index=True)[1]
-        alone = rows.label[first] == TrialClass.NONTARGET
-        speaker = np.where(alone, NOBODY, rows.speaker[first])
-        named = _paths(rows.attack[first], speaker, probes)
+        named = _paths(rows.attack[first], heard, probes)
     utterance = named[data.probe_of_trial.numpy()]
     model = dict(zip(data.models.ids, enrol, strict=True))
     vectors = torch.cat([data.asv.select(data.probes), data.models.vectors])
     asv = EmbeddingStore([*named.tolist(), *enrol], vectors, data.asv.source)
     cm = EmbeddingStore(named.tolist(), data.probe_vectors, data.cm.source)
-    models = np.array([model[one] for one in rows.speaker.tolist()]) if profile.pairwise else None
-    trials = replace(rows, utterance=utterance, model=models)
+    enrolled = np.array([model[one] for one in rows.speaker.tolist()])
+    speaker = enrolled if profile.pairwise else rows.speaker
+    trials = replace(rows, utterance=utterance, speaker=speaker)
     found = TrialSet(data.name, trials, asv, cm, asv if profile.pairwise else data.models)
-    _write_trials(out, files, found, profile)
+    _write_trials(out, files, found, profile, first, heard)
     names = files.enrolment[0] if files.enrolment else ()
     for number, path in enumerate(out / name for name in names):  # by gender: speakers in turn
-        sign, head = (",", "model,enrolment\n") if path.suffix == ".csv" else (" ", "")
+        csv = path.suffix == ".csv"
+        sign, head = (",", "model,enrolment\n") if csv else (profile.separator or " ", "")
         lines = [f"{one}{sign}{used}\n" for one, used in model.items()][number :: len(names)]
         write_text(path, "".join([head, *lines]))
     return found
+
+
+def _heard(rows: TrialList, first: np.ndarray, probe: np.ndarray) -> np.ndarray:
+    """Speaker of each probe; one who is not enrolled has a name by whom they are compared with."""
+    speaker = rows.speaker[first].tolist()
+    alone = (rows.label[first] == TrialClass.NONTARGET).tolist()
+    claimed: dict[int, set[str]] = defaultdict(set)
+    for number, who in zip(probe.tolist(), rows.speaker.tolist(), strict=True):
+        if alone[number]:
+            claimed[number].add(who)
+    names: dict[frozenset[str], str] = {}
+    for number, those in claimed.items():
+        speaker[number] = names.setdefault(frozenset(those), f"TW_I{len(names) + 1:03d}")
+    return np.array(speaker)
 
 
 def _write_utterances(out: Path, files: SetFiles, rows: UtteranceList, profile: Profile) -> None:
     label = np.where(rows.bonafide, "bonafide", "spoof")
     utterance = np.char.add(rows.utterance, ENDING) if profile.paths else rows.utterance
     columns = {"speaker": rows.speaker, "utterance": utterance, "attack": rows.attack}
+    if "gender" in profile.values:
+        columns |= {"gender": _genders(rows.speaker), "attack_tag": _tags(rows.attack)}
     _write(out, files.lists, columns | {"label": label}, profile)
 
 
-def _write_trials(out: Path, files: SetFiles, data: TrialSet, profile: Profile) -> None:
+def _genders(speaker: np.ndarray) -> np.ndarray:
+    """Speakers are women and men in turn."""
+    return np.where(np.unique(speaker, return_inverse=True)[1] % 2, "M", "F")
+
+
+def _tags(attack: np.ndarray) -> np.ndarray:
+    """How attackers adapted, in turn; nothing of bona fide speech."""
+    return np.where(attack == BONAFIDE_ATTACK, attack, np.resize(TAGS, len(attack)))
+
+
+def _write_trials(
+    out: Path,
+    files: SetFiles,
+    data: TrialSet,
+    profile: Profile,
+    first: np.ndarray,
+    heard: np.ndarray,
+) -> None:
+    """Write the trials, and what a corpus says of their probes: first trial and speaker of each."""
     rows, ending = data.trials, ENDING if profile.paths else ""
     ending += "".join(f"-{PLAIN[name]}" for name in profile.ending.split())
     asked = layout_named(next(iter(files.lists.values()))).columns
     columns = {name: np.full(len(rows), word) for name, word in PLAIN.items() if name in asked}
     columns |= {
-        "speaker": np.char.add(rows.models, ending),
+        "speaker": np.char.add(rows.speaker, ending),
         "utterance": np.char.add(rows.utterance, ending),
         "attack": rows.attack,
         "label": np.array(LABELS)[rows.label],
     }
-    gender = np.where(np.unique(rows.speaker, return_inverse=True)[1] % 2, "M", "F")
     if files.details:
-        columns["gender"] = gender
+        columns["gender"] = _genders(rows.speaker)
     _write(out, files.lists, columns, profile)
     if files.details:
-        first = np.unique(rows.utterance, return_index=True)[1]
         label = np.where(rows.label[first] == TrialClass.SPOOF, "spoof", "bonafide")
-        own = {name: columns[name][first] for name in ("speaker", "utterance", "attack")}
-        own["gender"] = gender[first]
-        codec = np.resize(CODECS if data.name == "eval" else CODECS[:1], len(first))
-        quality = np.where(codec == BONAFIDE_ATTACK, "0", "2")
-        details = own | {"label": label, "codec": codec, "codec_quality": quality}
-        _write(out, files.details, details, profile)
+        own = {name: columns[name][first] for name in ("utterance", "attack", "gender")}
+        own |= {"speaker": heard, "label": label, "attack_tag": _tags(own["attack"])}
+        if data.name == "eval":
+            codec = np.resize(CODECS, len(first))
+            coded = codec != BONAFIDE_ATTACK
+            source = np.where(coded, own["utterance"], BONAFIDE_ATTACK)
+            own |= {"codec": codec, "codec_quality": np.where(coded, "2", "0")}
+            own |= {"codec_seed": source}
+        _write(out, files.details, own, profile)
 
 
 def _write(

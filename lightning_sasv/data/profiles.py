@@ -36,7 +36,8 @@ class SetFiles:
         details: The same of a list that says more of the utterances of its trials.
         enrolment: Names of the enrolment lists, all of which are read; several such groups, of
             which the first that is there counts.
-        audio: Folders of its recordings, of which one is there.
+        audio: Folders of its recordings, of which one is there: where several sets have one of a
+            name, that of the set counts.
     """
 
     lists: Mapping[str, str]
@@ -184,7 +185,11 @@ def profile_named(name: str, option: str = "--data.corpus") -> Profile:
 
 
 def recognised(root: Path) -> Profile | None:
-    """The corpus whose lists are below a folder: the one with most sets, the first of equals."""
+    """The corpus whose lists are below a folder: the one with most sets.
+
+    Raises:
+        InputError: Lists of several corpora are there, and as many sets of each.
+    """
     lists = {name: [tuple(f.lists) for _, f in one.sets()] for name, one in profiles().items()}
     wanted = {Path(name).name for sets in lists.values() for names in sets for name in names}
     there = [f"/{path.as_posix()}" for path in _walk(root, wanted)]
@@ -192,8 +197,18 @@ def recognised(root: Path) -> Profile | None:
         corpus: sum(any(p.endswith(f"/{n}") for p in there for n in names) for names in sets)
         for corpus, sets in lists.items()
     }
-    best = max(found, key=lambda name: found[name])
-    return profiles()[best] if found[best] else None
+    best = [name for name in found if found[name] == max(found.values()) > 0]
+    if len(best) > 1:
+        raise InputError(
+            f"lists of {' and of '.join(best)} are below {root}: say which corpus is meant "
+            "(--data.corpus, of extract --corpus), or give each a folder of its own"
+        )
+    return profiles()[best[0]] if best else None
+
+
+def recognition(root: str | Path, profile: Profile, option: str = "--data.corpus") -> str:
+    """What is said where a corpus was recognised."""
+    return f"{root}: lists of {profile.name}; {option} says otherwise"
 
 
 def _walk(root: Path, names: set[str]) -> Iterator[Path]:
@@ -216,10 +231,15 @@ def lists_of(profile: Profile, root: Path) -> list[Path]:
     return sorted({path for name in names for path in root.rglob(name)})
 
 
-def find_file(root: Path, *names: str) -> Path:
-    """The one file below ``root`` with one of these names, the first name that is there."""
+def check_root(root: Path) -> None:
+    """Raise unless there is a folder of data."""
     if not root.is_dir():
         raise InputError(f"no data folder at {root}; `lightning download` fetches public ones")
+
+
+def find_file(root: Path, *names: str) -> Path:
+    """The one file below ``root`` with one of these names, the first name that is there."""
+    check_root(root)
     for name in names:
         found = sorted(root.rglob(name))
         if len(found) > 1:

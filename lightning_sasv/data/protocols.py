@@ -14,7 +14,7 @@ import numpy as np
 from lightning_sasv.data.profiles import Profile
 from lightning_sasv.errors import InputError
 from lightning_sasv.scores import ScoreTable, read_table, write_table
-from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, LABELS
+from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, LABELS, LAYOUTS
 from lightning_sasv.scores.sources import key_beside, where_equal
 from lightning_sasv.scores.table import TEXT
 from lightning_sasv.scores.text import lines_of, load
@@ -37,11 +37,10 @@ class TrialList:
     """ASV trials: an enrolled speaker against a probe utterance.
 
     Attributes:
-        speaker: Enrolled speaker of each trial.
+        speaker: Enrolled speaker of each trial, or the utterance that enrols it.
         utterance: Probe utterance of each trial.
         attack: Attack of the probe (``A07``), ``-`` for bona fide speech; empty where not known.
         label: ``TrialClass`` code of each trial, int8; ``UNKNOWN`` of all where they have none.
-        model: What each trial is compared with, where that is not the speaker but an utterance.
         more: Further columns, e.g. the codec; they go with the scores.
         where: File and line of a row (in a column), for messages; nothing where they are of none.
     """
@@ -50,7 +49,6 @@ class TrialList:
     utterance: np.ndarray
     attack: np.ndarray
     label: np.ndarray
-    model: np.ndarray | None = None
     more: dict[str, np.ndarray] = field(default_factory=dict)
     where: Callable[..., str] | None = None
 
@@ -66,7 +64,7 @@ class TrialList:
             InputError: A model has two enrolments.
         """
         found: dict[str, str] = {}
-        for row, model in enumerate(self.models.tolist()):
+        for row, model in enumerate(self.speaker.tolist()):
             own = str(self.more["enrolment"][row])
             if found.setdefault(model, own) != own:
                 at = "" if self.where is None else f"{self.where(row)}: "
@@ -78,15 +76,9 @@ class TrialList:
         rows = (row for row, name in enumerate(names.tolist()) if name not in known)
         return "" if self.where is None else f"{self.where(next(rows, 0))}: "
 
-    @property
-    def models(self) -> np.ndarray:
-        """Name of the model of each trial."""
-        return self.speaker if self.model is None else self.model
-
     def columns(self) -> list[np.ndarray]:
         """Every column."""
-        own = [self.speaker, self.utterance, self.attack, self.label]
-        return [*own, *([] if self.model is None else [self.model]), *self.more.values()]
+        return [self.speaker, self.utterance, self.attack, self.label, *self.more.values()]
 
     def __len__(self) -> int:
         return len(self.label)
@@ -125,12 +117,15 @@ def _read(path: str | Path, layout: str | None) -> ScoreTable:
     import polars as pl
 
     table = read_table(path, layout)
-    bad = pl.any_horizontal(pl.col(pl.String).str.contains(r"\x00|^$"))
-    rows = table.frame.select(bad.arg_true()).to_series()
-    if len(rows):
-        raise InputError(
-            f"{table.where(rows[0])}: a name is empty or holds a NUL byte; mend this line"
-        )
+    known = LAYOUTS.get(table.layout)
+    between_blanks = known is not None and known.separator == " "
+    wrong = {r"\x00|^$": "is empty or holds a NUL byte; mend this line"}
+    wrong |= {r"\s": "holds a blank; has this line more columns?"} if between_blanks else {}
+    for pattern, what in wrong.items():
+        bad = pl.any_horizontal(pl.col(pl.String).str.contains(pattern))
+        rows = table.frame.select(bad.arg_true()).to_series()
+        if len(rows):
+            raise InputError(f"{table.where(rows[0])}: a name {what}")
     return table
 
 
@@ -153,6 +148,7 @@ def read_trials(
     """
     table = where_equal(_read(path, layout), where or None)
     table.need(["speaker", "utterance"], "a trial list")
+    _refuse_enrolment(table)
     if details is not None:
         table = _with_details(table, _read(*details))
     attack = np.full(len(table), "")
@@ -164,6 +160,16 @@ def read_trials(
     more = {name: table.text(name) for name in table.frame.columns if name not in used}
     found = _of_corpus(TrialList(**names, label=label, more=more, where=table.where), of)
     return _expected(found, {**vars(found), **more}, of)
+
+
+def _refuse_enrolment(table: ScoreTable) -> None:
+    """Refuse an enrolment list in the place of trials."""
+    several = table.frame["utterance"].str.contains(",", literal=True).arg_true()
+    if len(several):
+        raise InputError(
+            f"{table.where(several[0])}: several utterances in one trial "
+            f"({table.frame['utterance'][several[0]][:40]}); is it an enrolment list?"
+        )
 
 
 List = TypeVar("List", "TrialList", "UtteranceList")
@@ -204,17 +210,12 @@ def _of_corpus(trials: TrialList, of: Profile | None) -> TrialList:
         return _without_ending(trials, of.ending.split())
     if of is None or not (of.paths or of.pairwise):
         return trials
-    model, probe = (plain_paths(names) for names in (trials.speaker, trials.utterance))
-    parts = [name.split("/") for name in model.tolist()]
-    speaker = np.array([part[1] if of.paths and len(part) > 2 else part[0] for part in parts])
+    speaker, probe = (plain_paths(names) for names in (trials.speaker, trials.utterance))
     attack = trials.attack
     if of.paths:
         first = np.array([name.partition("/")[0] for name in probe.tolist()])
         attack = np.where(trials.label == TrialClass.SPOOF, first, BONAFIDE_ATTACK)
-    return replace(
-        trials, speaker=speaker, utterance=probe, attack=attack,
-        model=model if of.pairwise else None,
-    )  # fmt: skip
+    return replace(trials, speaker=speaker, utterance=probe, attack=attack)
 
 
 def _without_ending(trials: TrialList, columns: Sequence[str]) -> TrialList:
@@ -250,6 +251,7 @@ def read_trials_to_score(path: str | Path) -> TrialList:
     bare = len(line.split()) == 2 and "," not in line
     table = _read(path, UNLABELLED if bare else None)
     table.need(["speaker", "utterance"], "a trial list")
+    _refuse_enrolment(table)
     names = {name: table.text(name) for name in TEXT if name in table}
     known = "label" in table and not table.has_cm_labels
     label = table.labels().astype(np.int8) if known else np.full(len(table), UNKNOWN, np.int8)
@@ -271,6 +273,13 @@ def read_utterances(
     if "label" not in table and "attack" not in table:
         table.need(["label"], "a list of utterances")
     spoofed = table.text("label" if "label" in table else "attack")
+    if "label" in table:
+        verified = np.flatnonzero(np.isin(spoofed, ("target", "nontarget")))
+        if len(verified):
+            raise InputError(
+                f"{table.where(int(verified[0]))}: label {str(spoofed[verified[0]])!r} in a list "
+                "of utterances, which are bonafide or spoof; is it a list of trials?"
+            )
     bonafide = spoofed == ("bonafide" if "label" in table else BONAFIDE_ATTACK)
     attack = np.where(bonafide, BONAFIDE_ATTACK, "spoof")
     names = {"attack": attack} | {name: table.text(name) for name in TEXT if name in table}

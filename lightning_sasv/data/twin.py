@@ -13,6 +13,7 @@ score, and adds what is particular to attack, speaker and utterance at right ang
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -94,7 +95,8 @@ def make_twin(scale: float = 1.0, seed: int = 0) -> Corpus:
     dev = _trial_set("dev", scale, first, (asv_basis, cm_basis), rngs[1])
     first += PLANS["dev"].n_speakers
     evaluation = _trial_set("eval", scale, first, (asv_basis, cm_basis), rngs[2])
-    return Corpus(TWIN, train, dev, evaluation)
+    sets = (replace(one, twin=(scale, seed)) for one in (dev, evaluation))
+    return Corpus(TWIN, train, *sets)
 
 
 def _store(kind: str, names: np.ndarray, vectors: np.ndarray) -> EmbeddingStore:

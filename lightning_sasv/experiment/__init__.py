@@ -19,10 +19,9 @@ from lightning_sasv.experiment.recipe import Recipe, make_corpus, parse_seeds
 from lightning_sasv.experiment.sweep import sweep
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.locks import lock
-from lightning_sasv.metrics_file import of_in
+from lightning_sasv.metrics_file import twin_words
 from lightning_sasv.places import TABLE, check_folder
 from lightning_sasv.results import METRICS_FILE, link_scores, read_metrics
-from lightning_sasv.trials import TWIN
 
 __all__ = ["CorpusSettings", "ModelSettings", "TableResults", "TrainerSettings", "sweep", "table"]
 
@@ -236,11 +235,7 @@ def table(
         link_scores(folder, numbers)
         draws = [draw_seed(file.parent, names, replicates) for file in files] if replicates else []
         shown = write_table(folder, found, names, draws, paper, failure_lines(failed))
-    whole = (
-        of_in(found[0][names[0]], "eval")["corpus"] == TWIN
-        and data.scale == 1
-        and trainer.max_epochs >= 10
-    )
+    whole = twin_words(found[0]) == ["simulated, scale 1"] and trainer.max_epochs >= 10
     told = order_checks(shown.rows) if whole else [], shown.warnings, shown.pairs
     return TableResults(folder, shown.rows, shown.remarks, *told)
 

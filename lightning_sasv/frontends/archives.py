@@ -9,6 +9,8 @@ from typing import NamedTuple
 from lightning_sasv.errors import InputError
 
 TAR = ".tar"
+PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
+"""Archives that cannot be read in place."""
 _BLOCK = 512
 _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, MemoryError, RecursionError)
 """What headers with absurd sizes make of the library that reads them."""
@@ -52,6 +54,8 @@ def members_of(archive: Path) -> tuple[list[Member], str]:
     Only plain files count. Names are names, never places on disk.
     """
     found: list[Member] = []
+    if archive.name.lower().endswith(PACKED):
+        return found, f"{archive} is compressed and was not looked into: unpack it"
     try:
         size = archive.stat().st_size
         with tarfile.open(archive, "r:") as tar:

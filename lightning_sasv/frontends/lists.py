@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from lightning_sasv.console import print_note
 from lightning_sasv.data.challenge import enrolment_lists, trials_of, utterances_of
-from lightning_sasv.data.profiles import profile_named, profiles, recognised
+from lightning_sasv.data.profiles import profile_named, profiles, recognised, recognition
 from lightning_sasv.data.protocols import (
     TRAIN_PROTOCOL,
     TrialList,
@@ -21,7 +22,7 @@ from lightning_sasv.data.protocols import (
     read_enrolment,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.archives import TAR, Member, members_of
+from lightning_sasv.frontends.archives import PACKED, TAR, Member, members_of
 from lightning_sasv.frontends.audio import SUFFIXES
 from lightning_sasv.scores import ScoreTable, read_table
 from lightning_sasv.scores.text import lines_of, load
@@ -82,16 +83,23 @@ class Split:
         utterances: Training utterances or probes, each once.
         enrolment: Enrolment utterances of each speaker.
         lines: Where the lists name them.
+        audio: Folders of its recordings, where other sets may have some of the same names.
     """
 
     name: str
     utterances: tuple[Utterance, ...]
     enrolment: dict[str, list[str]] = field(default_factory=dict)
     lines: Lines | None = field(default=None, compare=False)
+    audio: tuple[str, ...] = ()
 
     def stem(self, kind: str) -> str:
         """Name of a file of this split, e.g. ``asv_embd_dev`` for the kind ``asv_embd``."""
         return f"{kind}_{self.name}" if self.name else kind
+
+    @property
+    def has_models(self) -> bool:
+        """Whether speakers are enrolled, and not single utterances."""
+        return any(names != [speaker] for speaker, names in self.enrolment.items())
 
     @property
     def with_enrolment(self) -> tuple[Utterance, ...]:
@@ -140,14 +148,14 @@ class AudioFolder:
             here = Path(folder).relative_to(self.root)
             audio = (name for name in names if Path(name).suffix.lower() in SUFFIXES)
             found += [(here / name).as_posix() for name in audio]
-            archives += [here / name for name in names if name.endswith(TAR)]
+            archives += [here / name for name in names if name.lower().endswith((TAR, *PACKED))]
         return sorted([*found, *self._in_archives(archives)])
 
     def _in_archives(self, archives: Iterable[Path]) -> Iterable[str]:
         """Recordings in tar files, whose names then are places below the folder."""
         self._members: dict[str, Member] = {}
         self._cut: list[str] = []
-        for archive in archives:
+        for archive in sorted(archives):
             members, wrong = members_of(self.root / archive)
             self._cut += [wrong] if wrong else []
             for one in members:
@@ -162,11 +170,12 @@ class AudioFolder:
             names[PurePosixPath(file).stem].append(file)
         return names
 
-    def find(self, place: str) -> Path | Member:
+    def find(self, place: str, within: Sequence[str] = ()) -> Path | Member:
         """The recording at a path below the folder, or the only one of that name.
 
         Args:
             place: ``LA_D_1047731``, ``dev/LA_D_1047731`` or ``dev/LA_D_1047731.flac``.
+            within: Folders of which one has it, where several recordings have that name.
 
         Raises:
             InputError: There is none or more than one, or the path leads out of the folder.
@@ -188,6 +197,7 @@ class AudioFolder:
         found = [
             f for f in named if PurePosixPath(f).with_suffix("").parts[-depth:] == wanted.parts
         ]
+        found = [f for f in found if any(f"/{one}/" in f"/{f}" for one in within)] or found
         found = [f for f in found if f not in self._members] or found
         if not found:
             cut = "".join(f"; {wrong}" for wrong in self._cut)
@@ -300,25 +310,29 @@ def corpus_splits(root: Path, corpus: str | None = None) -> list[Split]:
         root: Folder with the lists, at any depth.
         corpus: Whose lists they are; by default those of the corpus that is recognised.
     """
-    profile = profile_named(corpus) if corpus else recognised(root)
-    splits = []
-    for name, files in profile.sets() if profile else ():
-        if profile is None or not any(any(root.rglob(one)) for one in files.lists):
+    profile = profile_named(corpus, "--corpus") if corpus else recognised(root)
+    splits: list[Split] = []
+    if profile is None:
+        return splits
+    if corpus is None:
+        print_note(recognition(root, profile, "--corpus"))
+    for name, files in profile.sets():
+        if not any(any(root.rglob(one)) for one in files.lists):
             continue
         if name == "train":
             rows = utterances_of(profile, root)
             lines = Lines(rows.where, rows.utterance)
-            splits.append(Split(_SPLIT_NAMES[name], _named(rows), lines=lines))
+            splits.append(Split(_SPLIT_NAMES[name], _named(rows), {}, lines, files.audio))
             continue
         trials, paths = trials_of(profile, name, root), enrolment_lists(files, root, present=True)
         enrolment, columns = read_enrolment(*paths), [trials.utterance]
         if "enrolment" in trials.more:
             enrolment, columns = trials.enrolment(), [*columns, trials.more["enrolment"]]
-        if trials.model is not None:  # each is enrolled by itself
-            enrolment = {model: [model] for model in dict.fromkeys(trials.model.tolist())}
-            columns.append(trials.model)
+        if profile.pairwise:  # each is enrolled by itself
+            enrolment = {model: [model] for model in dict.fromkeys(trials.speaker.tolist())}
+            columns.append(trials.speaker)
         lines = Lines(trials.where, *columns, enrolment=paths)
-        splits.append(Split(name, _named(trials), enrolment, lines))
+        splits.append(Split(name, _named(trials), enrolment, lines, files.audio))
     return splits
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,16 +234,17 @@ def extract_split(
     stem, models = split.stem(f"{kind}_embd"), split.stem("spk_model")
     whole = split.with_enrolment if kind == "asv" else split.utterances
     utterances = whole if shard is None else shard.of(whole)
+    find = partial(folder.find, within=split.audio)
     with suppress(InputError):  # searches the folder now, not in a thread with a time limit
-        folder.find(utterances[0].place if utterances else "")
-    with_models = kind == "asv" and bool(split.enrolment) and shard is None
+        find(utterances[0].place if utterances else "")
+    with_models = kind == "asv" and split.has_models and shard is None
     place = out / (models + SUFFIX)
     with lock(out, name=stem):
         known = options.get("overwrite") or models in Manifest(out).content["stores"]
         if with_models and place.exists() and not known:
             refuse(place, "speaker models of another origin")
         options["lines"] = split.lines
-        done = extract_store(network, utterances, folder.find, out / (stem + SUFFIX), **options)
+        done = extract_store(network, utterances, find, out / (stem + SUFFIX), **options)
         if not with_models or done.store is None:
             return {stem: done}
         problems = speaker_models(done.store, split.enrolment, place)

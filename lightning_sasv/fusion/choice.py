@@ -25,7 +25,7 @@ from lightning_sasv.fusion.transforms import (
     domain,
     fit_transforms,
 )
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import TrialClass, claimed_speakers
 
 PENALTIES = (1e-3, 1e-4, 1e-5, 1e-6)
 MOST_FOLDS = 10
@@ -78,7 +78,8 @@ def folds_of(speakers: np.ndarray | None, codes: Codes) -> np.ndarray:
             "cross-validation (cv) needs the enrolled speaker of each dev trial; give speakers, "
             "or fixed values for order, penalty and transform"
         )
-    names, places = np.unique(speakers, return_inverse=True)
+    claimed = claimed_speakers(np.asarray(speakers).astype(str).tolist())
+    names, places = np.unique(claimed, return_inverse=True)
     if len(names) < 2:
         raise InputError(
             f"cross-validation (cv) needs at least 2 dev speakers, got {len(names)}: "

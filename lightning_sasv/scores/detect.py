@@ -134,8 +134,10 @@ def _is_header(lines: Lines, layout: Layout) -> bool:
         return False
     checked = [name in layout.numbers or name == "label" for name in layout.columns]
     first, rest = lines.first(), lines.columns(header=1)
-    if not any(checked) or not len(first) == len(rest) == len(checked):
+    if not len(first) == len(rest) == len(checked):
         return False
+    if not any(checked):
+        return len(first) > 1 and all(resolved([cell]) for cell in first)
     ones = [Column([cell], lines.labels) for cell in first]
     sides = [
         (name, one, column)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.limits import LINE_BYTES, parse_json
+from lightning_sasv.limits import COLUMNS, LINE_BYTES, parse_json
 from lightning_sasv.scores.layouts import column_named
 
 if TYPE_CHECKING:
     import polars as pl
 
+_HALF = re.compile("[\ud800-\udfff]")
 RECORDINGS = "wav"
 """A list of recordings: references, and the test utterance last."""
 
@@ -51,18 +54,21 @@ def _objects(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             entry = parse_json(line, where)
             if not isinstance(entry, dict) or not entry:
                 raise InputError(f"{where}: expected an object with keys; mend this line")
+            if b"\\u" in line and _HALF.search(json.dumps(entry, ensure_ascii=False)):
+                raise InputError(f"{where}: half a character, \\ud800 to \\udfff; mend this line")
             yield number, entry
 
 
 def _row(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Cells by our names: of recordings the last is the utterance, the others enrol a speaker."""
+    COLUMNS.check(where, len(entry))
     found: dict[str, Any] = {}
     for key, value in entry.items():
         name = "label" if key == "lab" else column_named(key)
         if key == "key" and "lab" in entry:
             name = "trial_key"  # the name of the row beside a label of another name
         if key == RECORDINGS and isinstance(value, list) and len(value) > 1:
-            found["speaker"] = ",".join(map(str, value[:-1]))
+            found["speaker"] = found["enrolment"] = ",".join(map(str, value[:-1]))
             name, value = "utterance", value[-1]
         if isinstance(value, list):
             value = ",".join(map(str, value))

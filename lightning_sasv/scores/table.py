@@ -274,13 +274,21 @@ def refuse_mixture(table: ScoreTable, labels: pl.Series) -> None:
         )
 
 
+_OF_PATH = r"((?:a\d\d/[^/]+|id\d{5}/[^/]+)/[^/]+)$"
+"""Ids that are paths: ``a00/speaker/name`` of SpoofCeleb, ``id10270/video/00001`` of VoxCeleb."""
+_ENDING = r"(?i)\.(wav|flac)$|-[a-z0-9]+-[a-z]+_tx$"
+"""Endings of audio files, and of the ids of ASVspoof 2021: codec and transmission."""
+
+
 def plain_names(frame: pl.DataFrame) -> pl.DataFrame:
-    """Ids without folders and the endings of audio files."""
+    """Ids without folders that are no part of them, and without endings."""
     import polars as pl
 
-    ids = [name for name in IDS if name in frame.columns]
-    plain = pl.col(ids).str.replace(r"^.*[/\\]", "").str.replace(r"(?i)\.(wav|flac)$", "")
-    return frame.with_columns(plain) if ids else frame
+    for name in (name for name in IDS if name in frame.columns):
+        whole = pl.col(name).str.extract(_OF_PATH)
+        plain = pl.coalesce(whole, pl.col(name).str.replace(r"^.*[/\\]", ""))
+        frame = frame.with_columns(plain.str.replace(_ENDING, "").str.replace("^LA2021-", ""))
+    return frame
 
 
 def id_hashes(table: ScoreTable, ids: Sequence[str]) -> np.ndarray:

@@ -13,7 +13,14 @@ import torch
 
 from lightning_sasv import evaluation
 from lightning_sasv.cli import main
-from lightning_sasv.data import Corpus, SASVDataModule, import_corpus, load_corpus, make_twin
+from lightning_sasv.data import (
+    Corpus,
+    EmbeddingStore,
+    SASVDataModule,
+    import_corpus,
+    load_corpus,
+    make_twin,
+)
 from lightning_sasv.data.challenge import (
     enrolment_of,
     load_evaluation,
@@ -22,7 +29,7 @@ from lightning_sasv.data.challenge import (
     utterances_of,
 )
 from lightning_sasv.data.profiles import Profile, profile_named, profiles, recognised
-from lightning_sasv.data.protocols import read_utterances
+from lightning_sasv.data.protocols import read_trials, read_utterances
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.lists import corpus_splits
@@ -30,7 +37,7 @@ from lightning_sasv.metrics import Counts
 from lightning_sasv.metrics.speakers import zoo
 from lightning_sasv.report.draws import known_factors
 from lightning_sasv.scores import convert, read_table
-from lightning_sasv.trials import Scores, TrialClass
+from lightning_sasv.trials import Scores, TrialClass, claimed_speakers
 from tests.conftest import REPOSITORY
 from tests.helpers import failure_of
 
@@ -123,10 +130,8 @@ def test_lines_of_spoofceleb(golden: Path) -> None:
     assert not any("." in name.rpartition("/")[2] for name in train.utterance)
     assert train.bonafide.tolist() == [name.startswith("a00/") for name in train.utterance]
     rows = trials_of(profile, "dev", golden)
-    assert rows.model is not None
     assert len(rows) == 3
-    for model, speaker in zip(rows.model.tolist(), rows.speaker.tolist(), strict=True):
-        assert model.split("/")[1] == speaker
+    assert set(rows.speaker) == {"a00/id10318/YYsxcZ5saac-00002-006"}  # its model is an utterance
     spoofed = rows.label == 0
     assert [name.partition("/")[0] for name in rows.utterance[spoofed]] == [*rows.attack[spoofed]]
     text = (golden / "sasv_development_evaluation_protocol.csv").read_text()
@@ -162,7 +167,11 @@ def test_lines_of_corpora_that_only_evaluate(golden: Path, name: str, trials: in
         assert set(rows.speaker) <= set(enrolment_of(profile.eval, golden))  # type: ignore[arg-type]
         assert set(rows.label.tolist()) == {-1}
         return
-    assert name in ("voxceleb", *[p.name for p in [recognised(golden)] if p])
+    if name == "asvspoof2021-la":
+        with pytest.raises(InputError, match="lists of asvspoof2021-la and of asvspoof2021-df are"):
+            recognised(golden)
+        (golden / "DF.CM.trial_metadata.txt").unlink()
+    assert recognised(golden) == profile
 
 
 @pytest.mark.parametrize("golden", ["asvspoof2021"], indirect=True)
@@ -273,7 +282,9 @@ def test_the_twin_in_every_layout_is_the_same_corpus(
     for split in ("dev", "eval"):
         mine, theirs = getattr(again, split), getattr(twin, split)
         assert np.array_equal(mine.trials.label, theirs.trials.label)
-        assert np.array_equal(mine.trials.speaker, theirs.trials.speaker)
+        claimed = claimed_speakers(mine.trials.speaker.tolist())  # of enrolment utterances
+        assert claimed == theirs.trials.speaker.tolist()
+        assert mine.twin == theirs.twin is not None
         assert np.array_equal(np.char.upper(mine.trials.attack), theirs.trials.attack)
         torch.testing.assert_close(mine.asv_scores, theirs.asv_scores)
         of_trial = mine.probe_vectors[mine.probe_of_trial]
@@ -289,9 +300,10 @@ def test_labels_in_a_blind_test_set_are_named(twin: Corpus, tmp_path: Path) -> N
     save_corpus(twin, tmp_path, layout="wildspoof")
     path = tmp_path / "protocols/protocol_test.tsv"
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:2], lines[2] + " target", *lines[3:]]) + "\n")
-    with pytest.raises(InputError, match=r"protocol_test.tsv, line 3: 3 columns"):
-        load_evaluation(tmp_path, None, None, profile_named("wildspoof"))
+    for sign, message in (("\t", "3 columns"), (" ", "a name holds a blank")):
+        path.write_text("\n".join([*lines[:2], f"{lines[2]}{sign}target", *lines[3:]]) + "\n")
+        with pytest.raises(InputError, match=rf"protocol_test.tsv, line 3: {message}"):
+            load_evaluation(tmp_path, None, None, profile_named("wildspoof"))
 
 
 @pytest.mark.parametrize("name", ["wildspoof", "asvspoof5-progress", "asvspoof2021-la"])
@@ -352,6 +364,56 @@ def test_a_manifest_of_json_lines(twin: Corpus, tmp_path: Path) -> None:
     assert np.array_equal(again.train.utterances.bonafide, twin.train.utterances.bonafide)
     assert np.array_equal(again.dev.trials.label, twin.dev.trials.label)
     torch.testing.assert_close(again.eval.asv_scores, twin.eval.asv_scores)
+
+
+def test_a_manifest_of_recordings(twin: Corpus, tmp_path: Path) -> None:
+    save_corpus(twin, tmp_path, layout="manifest")
+    words = np.array(["spoof", "target", "nontarget"])
+    for path in (tmp_path / "protocols").glob("manifest.*.enrolment.csv"):
+        path.unlink()
+    for data in (twin.dev, twin.eval):
+        rows = zip(data.trials.speaker, data.trials.utterance, data.trials.label, strict=True)
+        lines = [
+            json.dumps({"key": f"t{n}", "lab": str(words[k]), "wav": [f"{s}_A", f"{s}_A", str(u)]})
+            for n, (s, u, k) in enumerate(rows)
+        ]
+        (tmp_path / f"protocols/manifest.{data.name}.csv").unlink()
+        (tmp_path / f"protocols/manifest.{data.name}.jsonl").write_text("\n".join(lines) + "\n")
+    torch.testing.assert_close(load_corpus(tmp_path).eval.asv_scores, twin.eval.asv_scores)
+
+
+def test_lists_of_other_kinds_are_refused(twin: Corpus, tmp_path: Path) -> None:
+    save_corpus(twin, tmp_path, layout="manifest")
+    lists = tmp_path / "protocols"
+    (lists / "manifest.train.csv").write_text((lists / "manifest.dev.csv").read_text())
+    with pytest.raises(InputError, match=r"manifest.train.csv, line 2: label 'target' in a list"):
+        load_corpus(tmp_path)
+    save_corpus(twin, tmp_path, layout="manifest")
+    frame = pl.read_csv(lists / "manifest.eval.csv")
+    frame.drop("label").write_csv(lists / "manifest.eval.csv")
+    with pytest.raises(InputError, match=r"manifest.eval.csv: the eval trial list has no labels"):
+        load_corpus(tmp_path)
+    trials = tmp_path / "protocol_test.tsv"
+    for text, message in (
+        ("s1\tu1\ns1\tu2,u3\n", r"protocol_test.tsv, line 2: .* is it an enrolment list\?"),
+        ("s1\tu1\tx\ns1\tu2\tx\n", r"protocol_test.tsv, line 1: 3 columns"),
+    ):
+        trials.write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_trials(trials, "trials")
+    trials.write_text("model\tutterance\ns1\tu1\n")
+    assert read_trials(trials, "trials").utterance.tolist() == ["u1"]  # a header is none
+
+
+def test_folders_that_do_not_tell_their_corpus(twin: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no lists of a corpus: .*asvspoof5.*--data.corp"):
+        load_corpus(tmp_path)
+    for name in ("asvspoof5", "spoofceleb", "wildspoof"):
+        save_corpus(twin, tmp_path / name, layout=name)
+    with pytest.raises(InputError, match=r"lists of asvspoof5 and of spoofceleb .*--data.corpus"):
+        load_corpus(tmp_path)
+    (tmp_path / "asvspoof5/protocols/ASVspoof5.train.tsv").unlink()
+    assert recognised(tmp_path) == profile_named("spoofceleb")  # it has most sets
 
 
 def test_a_corpus_of_ones_own(twin: Corpus, tmp_path: Path) -> None:
@@ -484,11 +546,12 @@ def test_the_whole_way(
     key = "asvspoof5/protocols/ASVspoof5.eval.track_2.trial.tsv"
     convert(str(scores), "asvspoof5-t2", "sub.tsv", key=key, column="sasv_L3c")
     words = ["--data.root=asvspoof5", "--data.eval_corpus=manifest=manifest"]
-    main(["fit", *words, "--data.scale=0.5", "--trainer.max_epochs=1", "--model.systems=[L3c]"])
+    main(["fit", *words, "--trainer.max_epochs=1", "--model.systems=[L3c]"])
     (there,) = (p for p in Path("runs").rglob("scores/eval.csv") if p != scores)
     of = json.loads((there.parents[1] / "metrics.json").read_text())["systems"]["L3c"]["sets"]
     assert [of[split]["of"]["trained_on"] for split in ("dev", "eval")] == ["twin", "twin"]
-    assert (of["dev"]["of"]["scale"], of["eval"]["of"]["scale"]) == (0.5, None)
+    assert [(of[s]["of"]["scale"], of[s]["of"]["twin_seed"]) for s in ("dev", "eval")] == [
+        (0.02, 0), (0.02, 1)]  # fmt: skip
     assert of["eval"]["of"]["costs"]["name"] == "a-dcf1"  # those of the corpus that is evaluated
     capsys.readouterr()
     main(["transfer", "--fitted", str(scores.parents[1]), "--scores", str(there), "--draws=2"])
@@ -499,6 +562,19 @@ def test_the_whole_way(
     assert content["lost"]["hter"]["low"] > 0
 
 
+def enrol_again(folder: Path) -> None:
+    """Compare some probes of SpoofCeleb's eval trials with a second recording of their speaker."""
+    (path,) = folder.rglob("sasv_evaluation_evaluation_protocol.csv")
+    text = path.read_text()
+    again = [line.replace("/enrolment.", "/again.") for line in text.splitlines()[:60]]
+    path.write_text("\n".join([text.rstrip(), *again]) + "\n")
+    (stored,) = folder.rglob("asv_embd_eval.pk")
+    store = EmbeddingStore.from_pickle(stored)
+    models = [name for name in store.ids if name.endswith("/enrolment")]
+    names = [*store.ids, *(name.replace("/enrolment", "/again") for name in models)]
+    EmbeddingStore(names, torch.cat([store.vectors, store.select(models)])).to_pickle(stored)
+
+
 def test_the_whole_way_from_spoofceleb_to_wildspoof(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -506,6 +582,7 @@ def test_the_whole_way_from_spoofceleb_to_wildspoof(
     monkeypatch.chdir(tmp_path)
     for name in ("spoofceleb", "wildspoof"):
         main(["simulate", "--out", name, "--scale", "0.02", "--corpus", name])
+    enrol_again(Path("spoofceleb"))
     words = ["--data.root", "spoofceleb", "--trainer.max_epochs=1", "--model.systems=[L3c]"]
     main(["fit", *words])
     assert "spoofceleb: lists of spoofceleb" in capsys.readouterr().out
@@ -514,7 +591,7 @@ def test_the_whole_way_from_spoofceleb_to_wildspoof(
     protocol = Path("spoofceleb/protocols/sasv_evaluation_evaluation_protocol.csv").read_text()
     rows = [line.split(",") for line in protocol.splitlines()]
     assert table.text("utterance").tolist() == [test.removesuffix(".flac") for _, test, _ in rows]
-    assert table.text("speaker").tolist() == [enrol.split("/")[1] for enrol, _, _ in rows]
+    assert table.text("speaker").tolist() == [enrol.removesuffix(".flac") for enrol, _, _ in rows]
     assert [str(TrialClass(code)) for code in table.labels()] == [word for *_, word in rows]
     found = evaluation.evaluate([str(scores)], by="attack", ci="speaker", replicates=39)
     assert set(found.groups["attack"]["L3c"]) == {

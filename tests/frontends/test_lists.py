@@ -126,13 +126,17 @@ def test_protocols_of_a_real_corpus(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["asvspoof5", "spoofceleb", "wildspoof"])
-def test_lists_of_every_corpus(name: str, twin: Corpus, tmp_path: Path) -> None:
+def test_lists_of_every_corpus(
+    name: str, twin: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     save_corpus(twin, tmp_path, layout=name)
     audio = AudioFolder(tmp_path)
     splits = {split.name: split for split in plan(audio, corpus=name)}
     assert plan(audio) == [*splits.values()]  # recognised
+    assert f"lists of {name}; --corpus says otherwise" in capsys.readouterr().out
     assert len(splits["eval"].utterances) == len(twin.eval.probes)
     assert len(splits["eval"].enrolment) == len(twin.eval.models)
+    assert splits["eval"].has_models == (name != "spoofceleb")  # whose trials name an utterance
     assert ("trn" in splits) == (name != "wildspoof")
     assert not any(one.id.endswith(".flac") for one in splits["eval"].with_enrolment)
     for split in splits.values():  # every name has its line, also that of an enrolment list

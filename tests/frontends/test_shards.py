@@ -14,7 +14,7 @@ from lightning_sasv.data import EmbeddingStore, load_corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.archives import Member, members_of
 from lightning_sasv.frontends.audio import read_audio
-from lightning_sasv.frontends.lists import AudioFolder
+from lightning_sasv.frontends.lists import AudioFolder, corpus_splits
 from lightning_sasv.frontends.shards import Shard
 from tests.frontends.toys import write_corpus, write_tone
 from tests.helpers import failure_of
@@ -100,6 +100,20 @@ def test_what_is_no_tar_file_is_named(tmp_path: Path) -> None:
     assert folder.find("u") == tmp_path / "u.wav"
     with pytest.raises(InputError, match=r"no recording .*a\.tar cannot be read as a tar file"):
         folder.find("v")
+    for name in ("b.tar.gz", "c.zip"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(InputError, match=r"b\.tar\.gz is compressed .*unpack it; .*c\.zip is"):
+        AudioFolder(tmp_path).find("v")
+
+
+def test_the_set_whose_folder_has_the_recording(packed: Path) -> None:
+    write_tone(packed / "other/flac/u.wav", 200)
+    for name in ("ASVspoof2019_LA_dev", "ASVspoof2019_LA_eval"):
+        write_tone(packed / name / "flac/u.wav", 300)
+    folder, (train, dev, _) = AudioFolder(packed), corpus_splits(packed)
+    with pytest.raises(InputError, match="more than one recording of that name"):
+        folder.find("u", train.audio)
+    assert folder.find("u", dev.audio) == packed / "ASVspoof2019_LA_dev/flac/u.wav"
 
 
 def test_shards_together_are_the_whole(packed: Path, tmp_path: Path) -> None:

@@ -322,10 +322,11 @@ def test_json_lines_are_a_table(tmp_path: Path) -> None:
     path.write_text('{"key": "t1", "lab": "target", "wav": ["a.wav", "b.wav", "c.wav"]}\n')
     toolkit = read_table(path)
     assert toolkit.frame.row(0, named=True) == {
-        "trial_key": "t1", "label": "target", "speaker": "a.wav,b.wav", "utterance": "c.wav",
+        "trial_key": "t1", "label": "target", "speaker": "a.wav,b.wav",
+        "enrolment": "a.wav,b.wav", "utterance": "c.wav",
     }  # fmt: skip
     for second, message in (
-        ('{"key": "t2"}', "line 2: speaker is not in every line"),
+        ('{"key": "t2"}', "line 2: enrolment is not in every line"),
         ('{"key": "t2", "lab": null, "wav": ["a"]}', "line 2, lab: expected a text"),
         ("[1]", "line 2: expected an object"),
         ("{", "line 2 is not valid JSON"),

@@ -13,6 +13,8 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.scores import join as join_module
 from lightning_sasv.scores import read_table, write_scores
 from lightning_sasv.scores.join import join_key
+from lightning_sasv.scores.read import read_plain
+from lightning_sasv.scores.reading import Reading
 from lightning_sasv.scores.sources import read_key, read_source
 from lightning_sasv.scores.table import ScoreTable
 from tests.scores.samples import LINES, toy_scores, write
@@ -71,6 +73,34 @@ def test_file_endings_in_the_way_are_named(tmp_path: Path) -> None:
     key = read_table(write(tmp_path / "k.txt", "a u1 bonafide target\na u2 A07 spoof\n"))
     with pytest.raises(InputError, match=r"file endings 2 would match: --ids name"):
         join_key(scores, key)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (["LA_0007 LA_E_5", "LA_0007 LA_E_6"],
+         ["LA2021-LA_0007-alaw-ita_tx LA2021-LA_E_5-alaw-ita_tx",
+          "LA_0007-g722-loc_tx LA_E_6-g722-loc_tx"]),
+        (["a00/id1/x a00/id1/y", "a00/id1/x a06/id1/y"],  # the folder is part of the id
+         ["a00/id1/x.flac e/a00/id1/y.flac", "a00/id1/x.flac a06/id1/y.flac"]),
+        (["id10270/x/00001 id10270/y/00001", "id10270/x/00001 id10300/y/00001"],
+         ["vox/id10270/x/00001.wav id10270/y/00001.wav",
+          "id10270/x/00001.wav id10300/y/00001.wav"]),
+    ],
+)  # fmt: skip
+def test_ids_of_corpora_without_folders_and_endings(
+    tmp_path: Path, ours: list[str], theirs: list[str]
+) -> None:
+    rows = zip(ours, theirs, ("target", "spoof"), strict=True)
+    lines = [(f"{one} {n}.5", f"{other} {word}") for n, (one, other, word) in enumerate(rows)]
+    files = [
+        write(tmp_path / name, "".join(f"{row[place]}\n" for row in lines))
+        for place, name in enumerate(("scores.txt", "key.txt"))
+    ]
+    with pytest.raises(InputError, match=r"file endings 2 would match: --ids name"):
+        join_key(*map(read_table, files))
+    scores, key = (read_plain(file, Reading(ids="name")) for file in files)
+    assert join_key(scores, key).table.frame["score"].to_list() == [0.5, 1.5]
 
 
 def test_hashes_that_collide_change_nothing(
