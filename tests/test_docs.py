@@ -24,8 +24,14 @@ pytestmark = pytest.mark.slow
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 SMALL = ["--data.scale=0.02", "--trainer.max_epochs=1"]
-SMALLER = {"fit": SMALL, "table": [*SMALL, "--seeds=1", "--replicates=0", "--processes=1"]}
-"""What is added to commands that would take minutes."""
+FEW = ["--replicates=99"]
+SMALLER = {
+    "fit": SMALL,
+    "table": [*SMALL, "--seeds=1", "--replicates=0", "--processes=1"],
+    "evaluate": FEW,
+    "report": FEW,
+}
+"""What is added to commands that would take long."""
 
 PARSED = {
     "lightning download": "a download",
