@@ -1,8 +1,9 @@
 """One column of scores, counted: bins by row and by class, exact sums, exact cuts.
 
 A *row* is what a replicate draws as one: the trials of one class (or attack) of one speaker. Bins
-and rows get a place when they are first seen, so that memory is that of what occurs. Everything is
-a whole number: the state does not depend on the order of the trials, nor on how they were split.
+and rows get a place when they are first seen, so that memory is that of what occurs; a table of
+very many rows is kept as a sparse matrix. Everything is a whole number: the state does not depend
+on the order of the trials, nor on how they were split.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +37,8 @@ _ROWS = 512
 """Rows whose counts are looked at together."""
 MOST_BINS = 4096
 """More occupied bins by row than this make the grid coarser, as far as it may become."""
+MOST_CELLS = 1 << 28
+"""Of a table of more cells by row than this (1 GB) only those that occur are kept."""
 
 
 class Column:
@@ -57,7 +61,7 @@ class Column:
         self.name, self.least, self.bits, self.sums = name, least, FINE, Sums(cuts)
         self._bins, self._fine_bins = Places(self.grid.size), Places(self.fine_grid.size)
         self._coarse: Index = np.empty(0, np.intp)  # place of each occupied fine bin
-        self._counts: Whole = np.zeros((0, 0), np.int32)
+        self._counts: Any = np.zeros((0, 0), np.int32)  # an array, or sparse where it is large
         self._fine: NDArray[np.int64] = np.zeros((3, 0), np.int64)
         self._trials = 0
         self._waiting: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []  # rows, fine places
@@ -95,8 +99,8 @@ class Column:
         """The grid by class."""
         return Grid(FINE)
 
-    def counts(self, rows: int) -> Whole:
-        """Trials of each row in each occupied bin."""
+    def counts(self, rows: int) -> Any:
+        """Trials of each row in each occupied bin: an array, or SciPy's sparse one of it."""
         self._count(rows)
         return self._counts[:rows, : self.bins.size]
 
@@ -124,14 +128,32 @@ class Column:
         """Make room for so many rows at least, and count the trials that wait."""
         known: list[Whole] = [one[0] for one in (*self._waiting, *self._given)]
         rows = max([rows, *(int(own.max(initial=-1)) + 1 for own in known)])
-        self._counts = _with_room(self._counts, (rows, self.bins.size))
+        self._make_room(rows)
+        waiting, given, self._waiting, self._given = self._waiting, self._given, [], []
         one = self._counts.dtype.type(1)  # a plain 1 takes numpy's slow path
-        for own, fine in self._waiting:
+        if not isinstance(self._counts, np.ndarray):
+            for own, fine in waiting:
+                places = own.astype(np.intp), self._coarse.take(fine)
+                given.append((*places, np.full(own.size, one)))
+            waiting = []
+        for own, fine in waiting:
             cells = np.multiply(own, self._counts.shape[1], dtype=np.intp)
             cells += self._coarse.take(fine)
             np.add.at(self._counts.reshape(-1), cells, one)
-        given, self._waiting, self._given = self._given, [], []
         self._take(given, np.arange(rows), np.arange(self.bins.size))
+
+    def _make_room(self, rows: int) -> None:
+        """Make the table one of so many rows at least, and of all bins."""
+        rows, have = max(rows, self._counts.shape[0]), isinstance(self._counts, np.ndarray)
+        if have and rows * self.bins.size <= MOST_CELLS:
+            self._counts = _with_room(self._counts, (rows, self.bins.size))
+            return
+        from scipy.sparse import csr_array
+
+        if have:
+            cells, kind = _joined(_occupied(self._counts)), self._counts.dtype
+            self._counts = csr_array((cells[2], cells[:2]), (rows, self.bins.size), dtype=kind)
+        self._counts.resize(rows, self.bins.size)
 
     def _expect(self, trials: int) -> None:
         """So many trials come: cells that could overflow are widened."""
@@ -173,7 +195,8 @@ class Column:
         self._coarse = self._bins.of(_moved(self.fine_bins, self.fine_grid, self.grid))
         places, rows = self._bins.of(moved), counts.shape[0]
         self._given = [(own, places[bins], trials) for own, bins, trials in self._given]
-        self._counts = _with_room(np.zeros((0, 0), counts.dtype), (rows, self.bins.size))
+        self._counts = np.zeros((0, 0), counts.dtype)
+        self._make_room(rows)
         self._take(_occupied(counts), np.arange(rows), places)
 
     def _cells(self) -> Iterator[Cells]:
@@ -183,9 +206,16 @@ class Column:
 
     def _take(self, cells: Iterable[Cells], rows: Index, places: Index) -> None:
         """Add cells, whose rows and bins have these numbers here."""
-        width, flat = self._counts.shape[1], self._counts.reshape(-1)
-        for own, bins, trials in cells:
-            np.add.at(flat, rows[own] * width + places[bins], trials.astype(flat.dtype))
+        width, kind = self._counts.shape[1], self._counts.dtype
+        if isinstance(self._counts, np.ndarray):
+            flat = self._counts.reshape(-1)
+            for own, bins, trials in cells:
+                np.add.at(flat, rows[own] * width + places[bins], trials.astype(kind))
+            return
+        own, bins, trials = _joined(cells)
+        self._counts = self._counts + type(self._counts)(
+            (trials.astype(kind), (rows[own], places[bins])), self._counts.shape
+        )
 
     def merge(self, other: Column, rows: Index) -> None:
         """Add the counts of another column, whose rows have these numbers here."""
@@ -216,12 +246,14 @@ class Column:
         self._fine, self._given = fine, [cells]
         self._expect(int(fine.sum()))
 
-    def trials_of(self, codes: Codes) -> list[int]:
-        """Trials of the rows of each class, without a table of all cells."""
-        totals = np.zeros(len(TrialClass), np.int64)
+    def trials_of_rows(self, rows: int) -> NDArray[np.int64]:
+        """Trials of each row, without a table of all cells."""
+        totals = np.zeros(rows, np.int64)
+        if self._waiting:
+            self._count(rows)
         for own, _, trials in self._cells():
-            np.add.at(totals, codes[own].astype(np.intp), trials.astype(np.int64))
-        return [int(total) for total in totals]
+            np.add.at(totals, own, trials.astype(np.int64))
+        return totals
 
     def copy(self) -> Column:
         """The same counts, apart."""
@@ -269,12 +301,24 @@ def _distinct(values: Index) -> Index:
     return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
-def _occupied(counts: Whole) -> Iterator[Cells]:
+def _occupied(counts: Any) -> Iterator[Cells]:
     """The cells of a table that are occupied, of few rows at a time."""
     for start in range(0, counts.shape[0], _ROWS):
-        own, bins = np.nonzero(counts[start : start + _ROWS])
+        part = counts[start : start + _ROWS]
+        if isinstance(part, np.ndarray):
+            own, bins = np.nonzero(part)
+            trials = part[own, bins]
+        else:
+            (own, bins), trials = part.tocoo().coords, part.data
         if own.size:
-            yield start + own, bins, counts[start + own, bins]
+            yield start + own.astype(np.intp), bins, trials
+
+
+def _joined(cells: Iterable[Cells]) -> Cells:
+    """All cells at once."""
+    none = np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.int32)
+    own, bins, trials = (np.concatenate(one) for one in zip(*chain([none], cells), strict=True))
+    return own, bins, trials
 
 
 def _with_room(array: Whole, shape: tuple[int, int]) -> Any:
@@ -282,8 +326,10 @@ def _with_room(array: Whole, shape: tuple[int, int]) -> Any:
     have = array.shape
     if shape[0] <= have[0] and shape[1] <= have[1]:
         return array
-    room = [n if n <= m else max(n, 2 * m) for n, m in zip(shape, have, strict=True)]
-    larger = np.zeros([max(n, m) for n, m in zip(room, have, strict=True)], array.dtype)
+    room = [m if n <= m else max(n, 2 * m) for n, m in zip(shape, have, strict=True)]
+    if room[0] * room[1] > MOST_CELLS:
+        room = [max(n, m) for n, m in zip(shape, have, strict=True)]
+    larger = np.zeros(room, array.dtype)
     larger[: have[0], : have[1]] = array
     return larger
 
@@ -293,6 +339,11 @@ def _moved(bins: Index, before: Grid, after: Grid) -> Index:
     return after.bins(np.where(bins == 0, -np.inf, before.upper(bins)))
 
 
-def by_class(counts: Whole, codes: Codes) -> Whole:
+def block_of(counts: Any, rows: Index, bins: Index) -> Any:
+    """Some rows of a table, their bins in some order."""
+    return counts[np.ix_(rows, bins)] if isinstance(counts, np.ndarray) else counts[rows][:, bins]
+
+
+def by_class(counts: Any, codes: Codes) -> Whole:
     """Sums over the rows of each class, in code order."""
     return np.stack([counts[codes == int(code)].sum(axis=0) for code in TrialClass])

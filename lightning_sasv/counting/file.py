@@ -19,28 +19,22 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from lightning_sasv import __version__
-from lightning_sasv.counting.column import FINE, Column
+from lightning_sasv.counting.column import FINE, Column, block_of, by_class
 from lightning_sasv.counting.rows import Row
 from lightning_sasv.counting.state import COLUMNS, Counts, Source
 from lightning_sasv.counting.sums import UNIT
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
-from lightning_sasv.limits import Limit, parse_json
+from lightning_sasv.limits import parse_json
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
 from lightning_sasv.metrics.functional.grid import Grid
+from lightning_sasv.places import COUNTS, is_counts
 
 FORMAT = "lightning_sasv.counts/1"
-SUFFIX = ".counts.safetensors"
 _HEADER = "counts"
 _LIMB = 1 << 62
 _ROWS = 512
-_CELLS = Limit(1_000_000_000, "cells of counts")
-_DAMAGE = (KeyError, TypeError, ValueError, OverflowError, SafetensorError, OSError, InputError)
-
-
-def is_counts(path: str | Path) -> bool:
-    """Whether a file is one of counts, by its name."""
-    return str(path).endswith(SUFFIX)
+_DAMAGE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, SafetensorError, OSError)
 
 
 def save_counts(counts: Counts, path: str | Path) -> Path:
@@ -51,7 +45,7 @@ def save_counts(counts: Counts, path: str | Path) -> Path:
         path: File to write, ``….counts.safetensors``.
     """
     if not is_counts(path):
-        raise InputError(f"{path}: a file of counts is called NAME{SUFFIX}")
+        raise InputError(f"{path}: a file of counts is called NAME{COUNTS}")
     order = counts.order
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -88,7 +82,7 @@ def load_counts(path: str | Path) -> Counts:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise InputError(f"{path} holds no counts of this version ({FORMAT})")
-        return _unpacked(header, tensors, path)
+        return _unpacked(header, tensors)
     except _DAMAGE as error:
         if isinstance(error, InputError) and str(path) in str(error):
             raise
@@ -100,7 +94,11 @@ def _packed(column: Column, order: NDArray[np.intp]) -> tuple[dict[str, Any], di
     """Facts and arrays of a column, rows in a given order."""
     rows, bins, fine = order.size, np.argsort(column.bins), np.argsort(column.fine_bins)
     counts = column.counts(rows)
-    parts = (counts[np.ix_(order[at : at + _ROWS], bins)] for at in range(0, rows, _ROWS))
+    parts = (
+        part if isinstance(part, np.ndarray) else part.toarray()
+        for at in range(0, rows, _ROWS)
+        for part in [block_of(counts, order[at : at + _ROWS], bins)]
+    )
     sums = column.sums.losses(rows)
     losses = [sums[number] for number in order.tolist()]
     huge = {str(row): str(loss) for row, loss in enumerate(losses) if loss // UNIT >= _LIMB}
@@ -123,7 +121,7 @@ def _packed(column: Column, order: NDArray[np.intp]) -> tuple[dict[str, Any], di
     return facts, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
-def _unpacked(header: dict[str, Any], tensors: dict[str, Any], path: Path) -> Counts:
+def _unpacked(header: dict[str, Any], tensors: dict[str, Any]) -> Counts:
     if not header["columns"].keys() <= set(COLUMNS):
         raise InputError(f"unknown columns {sorted(header['columns'])}")
     counts = Counts(tuple(header["columns"]))
@@ -138,8 +136,9 @@ def _unpacked(header: dict[str, Any], tensors: dict[str, Any], path: Path) -> Co
     ]
     for name, facts in header["columns"].items():
         own = {key.partition(".")[2]: value for key, value in tensors.items() if _of(key, name)}
-        column = counts.columns[name] = _column(name, facts, own, len(rows), path)
-        if column.trials_of(counts.codes) != column.fine.sum(axis=1).tolist():
+        column = counts.columns[name] = _column(name, facts, own, len(rows))
+        totals = by_class(column.trials_of_rows(len(rows)), counts.codes)
+        if totals.tolist() != column.fine.sum(axis=1).tolist():
             raise InputError(f"{name}: rows and classes do not have the same trials")
     if counts.trials != header["trials"]:
         raise InputError(f"it holds {counts.trials}, but says {header['trials']}")
@@ -150,9 +149,7 @@ def _of(key: str, column: str) -> bool:
     return key.startswith(f"{column}.")
 
 
-def _column(
-    name: str, facts: dict[str, Any], arrays: dict[str, Any], rows: int, path: Path
-) -> Column:
+def _column(name: str, facts: dict[str, Any], arrays: dict[str, Any], rows: int) -> Column:
     least, bits = int(facts["least"]), int(facts["bits"])
     if not 0 <= least <= bits <= FINE:
         raise InputError(f"{name}: no grid of {bits} bits")
@@ -161,9 +158,9 @@ def _column(
     bins = _bins(arrays["bins"], column.grid)
     fine = _bins(arrays["fine.bins"], column.fine_grid)
     classes = np.zeros((3, fine.size), np.int64)
-    codes, places, trials = _occupied(arrays, "fine", classes.shape, path)
+    codes, places, trials = _occupied(arrays, "fine", (3, fine.size))
     classes[codes, places] = trials
-    column.restore(bins, _occupied(arrays, "counts", (rows, bins.size), path), fine, classes)
+    column.restore(bins, _occupied(arrays, "counts", (rows, bins.size)), fine, classes)
     sums = [
         _shaped(arrays["limbs"], (rows, 2)),
         _shaped(arrays["infinite"][:, None], (rows, 1)),
@@ -183,7 +180,8 @@ def _bins(bins: NDArray[Any], grid: Grid) -> NDArray[np.intp]:
 
 
 def _shaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    if array.shape != shape or array.dtype != np.int64 or (array.size and array.min() < 0):
+    fits = array.shape == shape and array.dtype == np.int64
+    if not fits or (array.size and not 0 <= array.min() <= array.max() < _LIMB):
         raise InputError(f"an array of {array.dtype} {array.shape} in place of {shape}")
     return array
 
@@ -207,7 +205,7 @@ def _sparse(name: str, parts: Iterable[NDArray[Any]]) -> dict[str, NDArray[Any]]
 
 
 def _occupied(
-    arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, int], path: Path
+    arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, int]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
     """Row, column and trials of the cells that are occupied."""
     gaps, found = arrays[f"{name}.cells"], arrays[f"{name}.trials"]
@@ -217,6 +215,7 @@ def _occupied(
         raise InputError(f"{name}: cells beyond the grid")
     if gaps[1:].size and not gaps[1:].min():
         raise InputError(f"{name}: a cell is there twice")
-    _CELLS.check(path, float(np.prod(shape)))
+    if float(found.sum(dtype=np.float64)) >= _LIMB:
+        raise InputError(f"{name}: more trials than there can be")
     rows, columns = np.divmod(np.cumsum(gaps.astype(np.intp)), max(shape[1], 1))
     return rows, columns, found.astype(np.int64)

@@ -1,12 +1,14 @@
 """Trials of the bins that can hold an answer, as a second reading finds them.
 
 Equal scores of a class are one value with a number, so that memory is that of the distinct scores:
-many trials of few values (rounded scores, those of 32 bits) take no more than few.
+many trials of few values (rounded scores, those of 32 bits) take no more than few. Bins that are
+crowded all the same (1e6 + s) are first counted by the next bits of their scores, in a reading of
+its own: each is one or several bins then, of which few can hold an answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from lightning_sasv.checks import Codes, Floats, as_labels, as_scores
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.binned import View
+from lightning_sasv.metrics.functional.grid import at_ordinals, ordinals
 from lightning_sasv.trials import TrialClass
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 FEW = 1 << 21
 """Trials that are kept as they come."""
+PARTS = 20
+"""Crowded bins are told apart by so many further bits, all of them together."""
 _EMPTY, _OCCUPIED, _WANTED = np.int8(0), np.int8(1), np.int8(2)
 
 
@@ -92,23 +97,104 @@ def gather(
     Raises:
         OtherTrialsError: They are not those that were counted.
     """
+    found = {name: Gathered() for name in views}
+    for name, scores, codes in _wanted(counts, views, masks, batches):
+        found[name].add(scores, codes)
+    _check(found, views, masks)
+    return found
+
+
+def _check(
+    found: Mapping[str, Gathered], views: Mapping[str, View], masks: Mapping[str, Mask]
+) -> None:
+    """Compare the trials of some bins with the counts there."""
+    for name, trials in found.items():
+        if trials.totals != views[name].counts[:, masks[name]].sum(axis=1).tolist():
+            raise OtherTrialsError(name)
+
+
+def _wanted(
+    counts: Counts,
+    views: Mapping[str, View],
+    masks: Mapping[str, Mask],
+    batches: Iterable[Mapping[str, Any]],
+) -> Iterator[tuple[str, Floats, Codes]]:
+    """Column, scores and classes of the trials in some bins, batch by batch."""
     tables = {}
     for name, column in counts.columns.items():
         table = np.zeros(column.fine_grid.size, np.int8)
         table[column.fine_bins] = _OCCUPIED
-        table[np.sort(column.fine_bins)[masks[name]]] = _WANTED
+        table[column.fine_grid.bins(views[name].edges[masks[name]])] = _WANTED
         tables[name] = table
-    found = {name: Gathered() for name in tables}
     for batch in batches:
         codes = as_labels(batch["labels"])
         for name, table in tables.items():
-            scores = as_scores(batch[name], name)
+            scores, view = as_scores(batch[name], name), views[name]
             kind = table.take(counts.columns[name].fine_grid.bins(scores))
             if kind.min(initial=_WANTED) == _EMPTY:
                 raise OtherTrialsError(name)
             rows = np.flatnonzero(kind == _WANTED)
-            found[name].add(scores[rows], codes[rows])
-    for name, trials in found.items():
-        if trials.totals != views[name].counts[:, masks[name]].sum(axis=1).tolist():
-            raise OtherTrialsError(name)
-    return found
+            if view.edges.size > counts.columns[name].fine_bins.size:  # some are parts of bins
+                at = np.minimum(np.searchsorted(view.edges, scores[rows]), view.edges.size - 1)
+                rows = rows[masks[name][at]]
+            yield name, scores[rows], codes[rows]
+
+
+def parted(
+    counts: Counts,
+    views: Mapping[str, View],
+    masks: Mapping[str, Mask],
+    batches: Iterable[Mapping[str, Any]],
+) -> dict[str, View]:
+    """The views with some bins in parts, by the next bits of the scores of their trials.
+
+    Raises:
+        OtherTrialsError: The trials are not those that were counted.
+    """
+    parts = {name: _Parts(view, masks[name]) for name, view in views.items()}
+    found = {name: Gathered() for name in views}
+    for name, scores, codes in _wanted(counts, views, masks, batches):
+        found[name].add(parts[name].around(scores)[1], codes)
+    _check(found, views, masks)
+    return {name: parts[name].view(found[name]) for name in views}
+
+
+class _Parts:
+    """Bins of a view, each in parts of as many neighbouring floats.
+
+    Args:
+        view: The column.
+        mask: Its bins that are parted.
+    """
+
+    def __init__(self, view: View, mask: Mask) -> None:
+        self._view, self._mask = view, mask
+        self._edges, starts = view.edges[mask], view.starts[mask]
+        starts = np.where(starts == -np.finfo(np.float64).max, -np.inf, starts)  # in that bin too
+        self._first, self._last = ordinals(starts), ordinals(self._edges)
+        bits = max(2, PARTS - self._edges.size.bit_length())  # one more than rounding can cost
+        wide = np.frexp((self._last - self._first).astype(np.float64))[1]
+        self._shift = np.maximum(wide - bits, 0).astype(np.int64)
+
+    def around(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Smallest and largest float of the part in which each score lies."""
+        at = np.minimum(np.searchsorted(self._edges, scores), self._edges.size - 1)
+        first, shift = self._first[at], self._shift[at]
+        start = first + (((ordinals(scores) - first) >> shift) << shift)
+        last = start + np.minimum((np.int64(1) << shift) - 1, self._last[at] - start)
+        return at_ordinals(start), at_ordinals(last)
+
+    def view(self, found: Gathered) -> View:
+        """The column with its parts, of which those without trials are left out."""
+        own = [found.of([int(code)]) for code in TrialClass]
+        edges = np.unique(np.concatenate([values for values, _ in own]))
+        counts = np.zeros((len(own), edges.size), np.int64)
+        for code, (values, trials) in enumerate(own):
+            counts[code, np.searchsorted(edges, values)] = trials
+        starts, kept = self.around(edges)[0] if edges.size else edges, ~self._mask
+        order = np.argsort(every := np.concatenate([self._view.edges[kept], edges]))
+        return self._view._replace(
+            starts=np.concatenate([self._view.starts[kept], starts])[order],
+            edges=every[order],
+            counts=np.concatenate([self._view.counts[:, kept], counts], axis=1)[:, order],
+        )

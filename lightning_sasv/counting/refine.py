@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lightning_sasv.checks import EmptyClassError, Floats, UndefinedMetricError
-from lightning_sasv.counting.gathered import Gathered, Mask, gather
+from lightning_sasv.counting.gathered import FEW, Gathered, Mask, gather, parted
 from lightning_sasv.counting.views import view_of
 from lightning_sasv.metrics.binned import Binned, BinnedClasses, Bounded, View
 from lightning_sasv.metrics.bounds import available, bounded, crossing_bins
@@ -50,7 +50,8 @@ def refined(
 
     Args:
         counts: The state.
-        batches: The same trials in any order: ``labels`` and the columns of scores.
+        batches: The same trials in any order: ``labels`` and the columns of scores. What can be
+            iterated several times is, where too many trials are needed at once.
         settings: Costs and conventions.
         names: These metrics alone.
         everything: Refine Cllr_min of more than :data:`LARGE` trials too.
@@ -67,7 +68,11 @@ def refined(
     size = sum(counts.trials.values())
     left = {"cllr_": size > LARGE and not everything, "t_eer_closest": size > MANY}
     refine = [name for name in before if not any(left[word] for word in left if word in name)]
-    masks = _masks(views, settings, [name for name in refine if not before[name].exact])
+    open_ = [name for name in refine if not before[name].exact]
+    masks = _masks(views, settings, open_)
+    while iter(batches) is not batches and _crowded(views, masks):  # they can be read again
+        views = parted(counts, views, masks, batches)
+        masks = _masks(views, settings, open_)
     trials = gather(counts, views, masks, batches)
     classes = RefinedClasses(views, masks, trials)
     found = {}
@@ -123,7 +128,12 @@ def _masks(views: Mapping[str, View], settings: Settings, names: Sequence[str]) 
         task = _task(name)
         column = TASKS[task].column
         masks[column] |= _bins_of(name, task, views[column], settings)
-    return masks
+    return {name: mask & (views[name].starts < views[name].edges) for name, mask in masks.items()}
+
+
+def _crowded(views: Mapping[str, View], masks: Mapping[str, Mask]) -> bool:
+    """Whether more trials must be known than are kept as they come."""
+    return any(views[name].counts[:, mask].sum() > FEW for name, mask in masks.items())
 
 
 def _task(name: str) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.counting.closed import Block, closed_form
-from lightning_sasv.counting.column import Column
+from lightning_sasv.counting.column import Column, block_of
 from lightning_sasv.counting.sums import in_bits
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.binned import View
@@ -77,9 +77,14 @@ class Drawn(NamedTuple):
     low: Resampled
     high: Resampled
 
-    def interval(self, alpha: float = 0.05) -> CountedInterval:
-        """BCa levels from the grid's values; ends between the order statistics of the bounds."""
-        found, low, high = (self._ends(one, alpha) for one in self)
+    def interval(self, alpha: float = 0.05, method: Method | None = None) -> CountedInterval:
+        """BCa levels from the grid's values; ends between the order statistics of the bounds.
+
+        Args:
+            alpha: Share outside the interval.
+            method: ``bca`` by default, or one that takes the same levels of all replicates.
+        """
+        found, low, high = (self._ends(one, alpha, method) for one in self)
         note = found.note
         width = max(high.low - low.low, high.high - low.high)
         if width > 0.1 * found.half_width > 0:
@@ -98,8 +103,10 @@ class Drawn(NamedTuple):
             note,
         )
 
-    def _ends(self, one: Resampled, alpha: float) -> Interval:
-        return one.at_levels_of(self.grid, alpha)
+    def _ends(self, one: Resampled, alpha: float, method: Method | None) -> Interval:
+        if method in (None, "bca"):
+            return one.at_levels_of(self.grid, alpha)
+        return one.interval(alpha, method)
 
 
 def intervals_of(
@@ -224,7 +231,7 @@ class _Product:
         self._parts = []
         for code in TrialClass:
             own = np.flatnonzero(codes == int(code))
-            part = counts[np.ix_(order[own], ascending)]
+            part = block_of(counts, order[own], ascending)
             largest = float(part.sum(axis=0).max(initial=0))
             single = part.astype(np.float32) if largest < _EXACT else part
             self._parts.append((own, single, largest, losses[order[own]], rejected[order[own]]))

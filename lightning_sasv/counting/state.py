@@ -141,6 +141,12 @@ class Counts:
         totals = column.fine.sum(axis=1)
         return {str(code): int(totals[code]) for code in TrialClass}
 
+    @property
+    def trials_by_row(self) -> dict[Row, int]:
+        """Trials of each row."""
+        column = next(iter(self.columns.values()))
+        return dict(zip(self.rows, column.trials_of_rows(len(self.rows)).tolist(), strict=True))
+
     def add(
         self,
         labels: ArrayLike,

@@ -19,8 +19,10 @@ from lightning_sasv.metrics.functional.points import Index
 _UNIT_BITS = 40
 UNIT = 1 << _UNIT_BITS
 """Losses are kept in whole numbers of 1/UNIT nats."""
-_LARGE = float(1 << 17)
-"""Larger losses are added as Python's integers, which do not overflow."""
+_FULL = 1 << 61
+"""A limb of so much goes to Python's integers, which do not overflow."""
+_LARGE = float(_FULL // BLOCK)
+"""Larger losses are added as Python's integers: those of a block could fill a limb."""
 _SMALL = 2.0**62 / UNIT / BLOCK
 """The losses of a block, none of them larger, are added as they are."""
 
@@ -128,6 +130,9 @@ class Sums:
         part = self._table[:, :rows]
         part[0] += part[1] >> _UNIT_BITS
         part[1] &= UNIT - 1
+        for row in np.flatnonzero(part[0] >= _FULL).tolist():
+            self._huge[row] = self._huge.get(row, 0) + int(part[0, row]) * UNIT
+            part[0, row] = 0
 
     def _of(self, rows: int) -> NDArray[np.int64]:
         """The sums of the first rows, for which there is room then."""

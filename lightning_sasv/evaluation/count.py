@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,29 +13,34 @@ import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.counting import Counts
-from lightning_sasv.counting.file import SUFFIX, is_counts
 from lightning_sasv.counting.gathered import OtherTrialsError
 from lightning_sasv.counting.replicates import Drawn, drawn
 from lightning_sasv.counting.state import Source, merged
 from lightning_sasv.counting.views import by_group
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.compare import Options, compared_metrics
+from lightning_sasv.evaluation.compare import (
+    Options,
+    check_reference,
+    compared_metrics,
+    enough_replicates,
+)
 from lightning_sasv.evaluation.counted import CountedResults
 from lightning_sasv.evaluation.sizes import KEY_BYTES
 from lightning_sasv.metrics.binned import Bounded
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
 from lightning_sasv.metrics.bounds import available
 from lightning_sasv.metrics.functional.dcf import bayes_threshold
-from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS
+from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, cautions, check_replicates
 from lightning_sasv.metrics.registry import Settings
-from lightning_sasv.places import refuse
+from lightning_sasv.places import COUNTS, is_counts, refuse
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.layouts import LABELS
 from lightning_sasv.scores.reading import Reading
 from lightning_sasv.scores.sources import Tell, parts_of, read_key, roles_of
 from lightning_sasv.scores.spool import Space
-from lightning_sasv.scores.stream import STDIN, rows_of, scan
+from lightning_sasv.scores.stream import key_parts, rows_of, scan
 from lightning_sasv.scores.table import id_hashes
+from lightning_sasv.scores.text import STDIN
 from lightning_sasv.trials import TrialClass
 
 BITS = 7
@@ -58,9 +64,16 @@ class Input(NamedTuple):
 
     @classmethod
     def of(
-        cls, how: Reading, key: str | None, key_format: str | None, space: Space, tell: Tell
+        cls,
+        how: Reading,
+        key: str | None,
+        key_format: str | None,
+        memory: float,
+        scratch: str | None,
+        tell: Tell,
     ) -> Input:
         """The input of a command line; a key of one file that takes a lot of room is not held."""
+        space = Space(memory, scratch)
         parts = [] if key is None else parts_of(key)
         if len(parts) == 1 and KEY_BYTES * rows_of(parts[0]) > space.memory:
             key_how = Reading(key_format, how.labels, how.ids, how.allow_missing)
@@ -100,13 +113,14 @@ def evaluate_counted(
         begin: Told of long work, for a progress bar.
         overwrite: Replace the file of counts.
     """
-    if state is not None and Path(state).exists() and not overwrite:
-        refuse(state, "counts already", "another --state")
+    _check_files(files, state, refine, overwrite)
+    check_reference(list(files), options)
     states, metrics, notes = {}, {}, list[str]()
     for name, file in files.items():
         if is_counts(file):
             counts, again = Counts.load(file), list(refine)
             _check_state(file, counts, grid, exact and not refine)
+            notes += _key_of_a_state(file, counts, given)
         else:
             bits = BITS if grid is None else grid
             counts, again = count_file(file, given, options, bits, begin), [file]
@@ -118,15 +132,52 @@ def evaluate_counted(
         notes.append(f"{name}: {_said(counts, twice, options)}")
         if not metrics[name]:
             notes.append(_without(file, counts, state))
-    if state is not None:
-        merged(states.values()).save(state)
-    draws, way, more = _draw(states, options)
+        if state is not None:
+            counts.save(state)
+    options, draws, way, more = _draw(states, options)
     groups = {
         column: {name: by_group(one, column, options.settings) for name, one in states.items()}
         for column in options.by
     }
     notes = [*given.space.notes, *notes, *more]
     return CountedResults(states, options, metrics, draws, way, tuple(notes), groups)
+
+
+def _check_files(
+    files: Mapping[str, str], state: str | None, refine: Sequence[str], overwrite: bool
+) -> None:
+    """Refuse what cannot be written or refined, before anything is counted."""
+    if state is not None and len(files) > 1:
+        raise InputError(
+            f"--state {state}: a state is of one system, here are {len(files)} files; count each "
+            "with a --state of its own, and join those of shards with `lightning merge`"
+        )
+    if state is not None and Path(state).exists() and not overwrite:
+        refuse(state, "counts already", "another --state")
+    if refine and not any(map(is_counts, files.values())):
+        raise InputError(f"--refine {','.join(refine)}: only a state of counts is refined")
+
+
+def _key_of_a_state(file: str, counts: Counts, given: Input) -> list[str]:
+    """Compare a state with a key: trials that two shards share show in their number alone."""
+    if given.key is None:
+        return []
+    codes = [_codes(table) for table in key_parts(given.key, given.key_how)]
+    found = np.bincount(np.concatenate(codes), minlength=len(TrialClass))
+    known = {str(code): int(found[code]) for code in TrialClass}
+    if known == counts.trials:
+        return []
+    words = ", ".join(
+        f"{counts.trials[word]:,} {word} (key: {known[word]:,})"
+        for word in known
+        if counts.trials[word] != known[word]
+    )
+    more = any(counts.trials[word] > known[word] for word in known)
+    said = f"{file}: it does not count the trials of the key, but {words}"
+    if more or not given.how.allow_missing:
+        why = "a shard may lack, or trials may stand in two of them"
+        raise InputError(f"{said}; {why}")
+    return [said]
 
 
 def _check_state(file: str, counts: Counts, grid: int | None, exact: bool) -> None:
@@ -149,8 +200,8 @@ def _refined(
     file: str, counts: Counts, again: list[str], given: Input, options: Options, exact: bool
 ) -> dict[str, Bounded]:
     """Exact values from a second reading of the files that were counted."""
-    parts = _batches(again, given, list(counts.columns))
     try:
+        parts = _Batches(again, given, list(counts.columns))
         return counts.refine(parts, options.settings, everything=exact)
     except OtherTrialsError as error:
         counted = ",".join(one.name for one in counts.sources[:3])
@@ -256,37 +307,63 @@ def _columns(table: ScoreTable) -> dict[str, np.ndarray]:
     return found
 
 
-def _batches(paths: Iterable[str], given: Input, names: list[str]) -> Iterator[dict[str, Any]]:
-    for path in paths:
-        for table in given.tables(path):
-            columns = _columns(table)
-            yield {"labels": _codes(table), **{name: columns[name] for name in names}}
+class _Batches:
+    """The trials of files, read as often as they are asked for."""
+
+    def __init__(self, paths: Sequence[str], given: Input, names: Sequence[str]) -> None:
+        self._paths, self._given, self._names = paths, given, names
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for path in self._paths:
+            for table in self._given.tables(path):
+                columns = _columns(table)
+                if lacking := [name for name in self._names if name not in columns]:
+                    raise InputError(
+                        f"{table.where()}: no {lacking[0]} scores, which were counted; give the "
+                        "files of the state"
+                    )
+                yield {"labels": _codes(table), **{name: columns[name] for name in self._names}}
 
 
 def _draw(
     states: Mapping[str, Counts], options: Options
-) -> tuple[dict[str, dict[str, Drawn]], tuple[str, ...], list[str]]:
-    """Replicates of each system, as far as speakers are known and wanted."""
+) -> tuple[Options, dict[str, dict[str, Drawn]], tuple[str, ...], list[str]]:
+    """Replicates of each system, as far as speakers are known and wanted; what was really done."""
     known = all({*one.speakers} - {NOT_CLUSTERED} for one in states.values())
     attacks = all({row.attack for row in one.rows} - {NOT_CLUSTERED} for one in states.values())
     if options.ci == "none" or (options.ci is None and not known):
-        return {}, (), []
+        return options, {}, (), []
     if options.ci == "trial":
         raise InputError("counts do not know single trials: --ci speaker, or --exact true of files")
     if options.ci in (None, "known"):
         way = "speaker-attack" if attacks else "speaker"
     else:
         way = str(options.ci)
+    check_replicates(options.replicates)
+    speakers = min(len({*one.speakers} - {NOT_CLUSTERED}) for one in states.values())
+    if speakers < FEWEST_SPEAKERS:
+        return options, {}, (), cautions(options.replicates, speakers)[-1:]
+    paired, notes = _paired(states)
+    number, raised = enough_replicates(len(states) if paired else 0, options)
+    options = replace(options, replicates=number, compare=paired)
     found: dict[str, dict[str, Drawn]] = {}
     for name, state in states.items():
-        speakers = {*state.speakers} - {NOT_CLUSTERED}
-        if len(speakers) < FEWEST_SPEAKERS:
-            return {}, (), [f"{len(speakers)} speakers are too few for intervals"]
         names = available(state.columns, options.settings)
         if options.ci is None:
             names = [one for one in names if one in {*compared_metrics(), "act_a_dcf"}]
-        found[name] = drawn(state, names, way, options.replicates, options.seed, options.settings)
-    return found, tuple(way.split("-")), []
+        found[name] = drawn(state, names, way, number, options.seed, options.settings)
+    notes += [*raised, *cautions(number, speakers)]
+    return options, found, tuple(way.split("-")), notes
+
+
+def _paired(states: Mapping[str, Counts]) -> tuple[bool, list[str]]:
+    """Whether systems have the same trials of each speaker, so that draws of both are one."""
+    if len(states) < 2:
+        return False, []
+    first, *others = (one.trials_by_row for one in states.values())
+    if all(other == first for other in others):
+        return True, []
+    return False, ["not compared: the systems were counted on other trials of some speakers"]
 
 
 def merge(states: list[str], out: str | None = None, overwrite: bool = False) -> Path:
@@ -303,7 +380,7 @@ def merge(states: list[str], out: str | None = None, overwrite: bool = False) ->
     if not states or out is None:
         raise InputError("lightning merge STATE… --out FILE: give states, and the file to write")
     if not is_counts(out):
-        raise InputError(f"--out {out}: a file of counts is called NAME{SUFFIX}")
+        raise InputError(f"--out {out}: a file of counts is called NAME{COUNTS}")
     if Path(out).exists() and not overwrite:
         refuse(out, "counts already")
     return merged(Counts.load(path) for path in states).save(out)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lightning_sasv.counting import Bounded, Counts
 from lightning_sasv.counting.replicates import CountedInterval, Drawn
-from lightning_sasv.evaluation.compare import Options, compared_metrics
+from lightning_sasv.evaluation.compare import Draws, Options
 from lightning_sasv.evaluation.definitions import definitions
 from lightning_sasv.files import finite, write_json, write_text
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
 from lightning_sasv.metrics.bounds import bounded_text
-from lightning_sasv.metrics.comparisons import PRIMARY
-from lightning_sasv.metrics.intervals import percentile_ends
-from lightning_sasv.metrics.registry import METRICS
+from lightning_sasv.metrics.comparisons import Comparison
+from lightning_sasv.metrics.families import ADJUSTMENTS
+from lightning_sasv.metrics.intervals import is_clear
 from lightning_sasv.metrics_file import as_content
 from lightning_sasv.places import head, refuse
 from lightning_sasv.record import named_costs, software, unrecorded
@@ -36,7 +38,7 @@ class CountedResults:
         states: The counts of each system.
         options: What was wanted.
         metrics: Values with bounds by system and name.
-        draws: Replicates by system and name, where intervals are wanted.
+        replicated: Replicates by system and name, where intervals are wanted.
         drawn: What was drawn.
         notes: What must be said.
         groups: Values with bounds by column, system, group and name.
@@ -45,20 +47,44 @@ class CountedResults:
     states: Mapping[str, Counts]
     options: Options
     metrics: Mapping[str, Mapping[str, Bounded]]
-    draws: Mapping[str, Mapping[str, Drawn]] = field(default_factory=dict)
+    replicated: Mapping[str, Mapping[str, Drawn]] = field(default_factory=dict)
     drawn: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     groups: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Bounded]]]] = field(
         default_factory=dict
     )
 
-    @property
+    @cached_property
     def intervals(self) -> dict[str, dict[str, CountedInterval]]:
         """By system and name."""
+        method = self.options.interval
         return {
-            name: {metric: one.interval() for metric, one in own.items()}
-            for name, own in self.draws.items()
+            name: {metric: one.interval(method=method) for metric, one in own.items()}
+            for name, own in self.replicated.items()
         }
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The replicates on the grid, as those of trials are."""
+        grid = {
+            name: {metric: one.grid for metric, one in own.items()}
+            for name, own in self.replicated.items()
+        }
+        return Draws(self.options, self.drawn, self.options.replicates, grid)
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Differences of the systems on the grid, with verdicts that hold within all bounds."""
+        plain, found = self.draws.comparisons(), list[Comparison]()
+        for metric in dict.fromkeys(one.metric for one in plain):
+            family = [one for one in plain if one.metric == metric]
+            pairs = [
+                [self.replicated[n][metric] for n in (one.first, one.second)] for one in family
+            ]
+            bounds = zip(*(_p_bounds(*pair) for pair in pairs), strict=True)
+            least, most = (ADJUSTMENTS[self.options.adjust](list(p)) for p in bounds)
+            found += list(map(_decided, family, least.tolist(), most.tolist()))
+        return found
 
     @property
     def title(self) -> str:
@@ -75,11 +101,11 @@ class CountedResults:
         settings = self.options.settings
         words = [*definitions(settings, shown, named_costs(settings.costs)["name"])]
         words.append("low…high: bounds, where counts do not tell the value")
-        if self.draws:
+        if self.replicated:
             by = " × ".join(f"{name}s" for name in self.drawn)
             words.append(
                 f"95 % intervals, drawn: {by} (impostors are not drawn from counts), "
-                f"{self.options.replicates} replicates, bca"
+                f"{self.options.replicates} replicates, {self.options.interval or 'bca'}"
             )
         return "; ".join(words)
 
@@ -108,18 +134,6 @@ class CountedResults:
                     for group, own in groups.items()
                 }
                 yield column, system, shown
-
-    def verdicts(self) -> list[str]:
-        """Differences of the systems, told only where both ends of the bounds agree."""
-        names = list(self.draws)
-        pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-        metrics = [name for name in compared_metrics() if all(name in self.draws[n] for n in names)]
-        return [
-            _verdict(metric, (a, b), self.draws[a][metric], self.draws[b][metric])
-            for metric in metrics
-            for a, b in pairs
-            if metric == PRIMARY or len(pairs) == 1
-        ]
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a ``metrics.json`` as plain values."""
@@ -159,7 +173,8 @@ class CountedResults:
                 "of": self._of(self.states[name]),
             }
             systems[name] = {"sets": {"trials": entry}}
-        plain: dict[str, Any] = finite(as_content(systems))
+        compared = [one.as_dict() for one in self.comparisons]
+        plain: dict[str, Any] = finite(as_content(systems, compared))
         return plain
 
     def _of(self, state: Counts) -> dict[str, Any]:
@@ -214,19 +229,23 @@ def _bounds(values: Mapping[str, Bounded]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _verdict(metric: str, names: tuple[str, str], first: Drawn, second: Drawn) -> str:
-    entry = METRICS[metric]
-    least, most = first.low - second.high, first.high - second.low
-    ends = [percentile_ends(one.replicates) for one in (least, most)]
-    found = first.grid - second.grid
-    low, high = percentile_ends(found.replicates)
-    shown = ", ".join(f"{(100 if entry.unit == 'rate' else 1) * end:+.4f}" for end in (low, high))
-    sides = {math.copysign(1, low) if low * high > 0 else 0.0 for low, high in ends}
-    if len(sides) > 1:
-        word = "undecided at this grid: try --grid 9"
-    elif sides == {0.0}:
-        word = "not distinguishable"
-    else:
-        better = names[0] if (sides == {-1.0}) == (entry.lower_is_better is not False) else names[1]
-        word = f"{better} is better"
-    return f"{entry.title()}: {names[0]} − {names[1]} [{shown}]: {word}"
+def _p_bounds(first: Drawn, second: Drawn) -> tuple[float, float]:
+    """Least and greatest two-sided p of the difference that the bounds of its replicates allow.
+
+    k of :func:`~lightning_sasv.metrics.intervals.two_sided_p` is the number of replicates on the
+    rarer side of 0; each lies between its bounds.
+    """
+    low, high = (first.low - second.high).replicates, (first.high - second.low).replicates
+    low, high = low[~np.isnan(low)], high[~np.isnan(high)]
+    sides = ((high <= 0, low >= 0), (low <= 0, high >= 0))
+    rarer = (min(int(a.sum()), int(b.sum())) for a, b in sides)
+    least, most = (min(1.0, 2 * (1 + k) / (low.size + 1)) for k in rarer)
+    return least, most
+
+
+def _decided(one: Comparison, least: float, most: float) -> Comparison:
+    """A comparison whose verdict holds for every adjusted p in a range, or is none."""
+    if is_clear(least) == is_clear(most):
+        return one
+    words = f"undecided at this grid (adjusted p from {least:.2g} to {most:.2g}): try --grid 9"
+    return replace(one, verdict=words, p_adjusted=most)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
@@ -189,22 +189,24 @@ def evaluate(
         weights=weights,
     )
     if (why := is_counted(files, options, exact, state, memory)) is not None:
-        needs = {"--where": where, "--macro": macro, "--systems": systems, "--dev": dev}
-        needs |= {"--weights": weights, "--figures": figures}
+        needs = {
+            "--where": where, "--macro": macro, "--systems": systems, "--dev": dev,
+            "--weights": weights, "--figures": figures, "--llrs": llrs,
+            "--t-eer-rule reference": t_eer_rule == "reference",
+        }  # fmt: skip
         _refuse_uncounted(why, by, needs)
         from lightning_sasv.evaluation.count import Input, evaluate_counted  # a fifth of a start
-        from lightning_sasv.scores.spool import Space
 
-        given = [files] if isinstance(files, str | Path) else files
-        space = Space(memory_for(memory) / 2, scratch)
         counted = evaluate_counted(
-            names_of_files([str(one) for one in given]),
-            Input.of(how, key, key_format, space, tell),
+            names_of_files([str(one) for one in _listed(files)]),
+            Input.of(how, key, key_format, memory_for(memory) / 2, scratch, tell),
             replace(options, by=_words(by) or ()),
             grid=grid, state=state, exact=exact is True, refine=_words(refine) or (), begin=begin,
             overwrite=overwrite,
         )  # fmt: skip
         return _finished(counted, tell, json, csv, overwrite)  # type: ignore[return-value]
+    if refine is not None:
+        raise InputError(f"--refine {refine}: only states of counts are refined; give one")
     trials = read_key(key, key_format, how=how, tell=tell)
     read = partial(read_source, key=trials, how=how, tell=tell)
     tables = _read_tables(files, read) or {
@@ -213,12 +215,7 @@ def evaluate(
             *(trials, how, tell),
         )
     }
-    unpaired = [name for name, table in tables.items() if table.unpaired]
-    if unpaired and (llrs or macro or len(unpaired) < len(tables)):
-        raise InputError(
-            f"{unpaired[0]}: unpaired files are compared with unpaired ones of the same trials, "
-            "without --llrs and --macro, which need both scores of a trial"
-        )
+    _check_unpaired(tables, llrs or macro)
     tables = {name: where_equal(table, where) for name, table in tables.items()}
     if macro:
         tables, by = _as_parts(tables, by)
@@ -232,6 +229,16 @@ def evaluate(
 
         write_figures(result, figures, overwrite)
     return _finished(result, tell, json, csv, overwrite)
+
+
+def _check_unpaired(tables: Mapping[str, ScoreTable], both: bool) -> None:
+    """Refuse scores of different trials where both scores of a trial are needed."""
+    unpaired = [name for name, table in tables.items() if table.unpaired]
+    if unpaired and (both or len(unpaired) < len(tables)):
+        raise InputError(
+            f"{unpaired[0]}: unpaired files are compared with unpaired ones of the same trials, "
+            "without --llrs and --macro, which need both scores of a trial"
+        )
 
 
 def _refuse_uncounted(why: str, by: str | None, needs: Mapping[str, object]) -> None:
@@ -272,7 +279,7 @@ def _read_tables(
     files: Frame | list[str] | str | Path, read: Callable[[str], ScoreTable]
 ) -> dict[str, ScoreTable]:
     """Tables of files by the names of their systems; none where a frame is given."""
-    given = [files] if isinstance(files, str | Path) else files
+    given = _listed(files)
     if not isinstance(given, list) or not all(isinstance(one, str | Path) for one in given):
         return {}
     tables = {}
@@ -281,6 +288,11 @@ def _read_tables(
         if f"{name}={file}" in given:
             tables[name] = tables[name].with_system(name)
     return tables
+
+
+def _listed(files: Any) -> Any:
+    """Files as a list; a frame as it is."""
+    return [files] if isinstance(files, str | Path) else files
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:

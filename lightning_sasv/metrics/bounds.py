@@ -43,11 +43,12 @@ GIVEN = {
 
 
 def available(views: Mapping[str, object], settings: Settings) -> list[str]:
-    """Metrics that counts of some columns give."""
+    """Metrics that counts of some columns give; of t-EERs those that are interpolated."""
+    given = GIVEN if settings.t_eer_rule == "interpolated" else GIVEN - {"t_eer"}
     return [
         metric.name
         for metric in METRICS.values()
-        if metric.name in GIVEN and metric.needs(settings) <= views.keys()
+        if metric.name in given and metric.needs(settings) <= views.keys()
     ]
 
 

@@ -44,8 +44,8 @@ def bounded_t_eer(name: str, ties: BinnedClasses) -> Bounded:
         return between(found.closest, low, high)
     if low > high:
         raise UndefinedMetricError("no concurrent point")
-    if math.isnan(found.value):
-        return Bounded(math.nan, low, high, False)
+    if math.isnan(found.value) or not certain:  # it may exist in some orders within bins alone
+        return Bounded(found.value, low, high, False)
     return between(found.value, low, high)
 
 

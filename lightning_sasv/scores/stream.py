@@ -24,9 +24,8 @@ from lightning_sasv.scores.read import plain_types
 from lightning_sasv.scores.reading import Reading, turned
 from lightning_sasv.scores.spool import Space
 from lightning_sasv.scores.table import ScoreTable, check_numbers, plain_names
-from lightning_sasv.scores.text import Shape, first_bytes, read_grid, refuse_other_kinds
+from lightning_sasv.scores.text import STDIN, Shape, first_bytes, read_grid, refuse_other_kinds
 
-STDIN = "-"
 PART = 1 << 26
 """Bytes of text that are read at once."""
 ROWS = 1 << 18
@@ -65,8 +64,7 @@ def scan(
     for more in others:
         parts = labelled(more, parts, space, how.allow_missing)
     if key is not None:
-        trials = _slices(key) if isinstance(key, ScoreTable) else _key(Path(key), key_how)
-        parts = labelled(parts, trials, space, how.allow_missing)
+        parts = labelled(parts, key_parts(key, key_how), space, how.allow_missing)
     for table in _by_labels(parts, role):
         found = turned(table, how)
         space.notes += [note for note in found.notes if note not in space.notes]
@@ -92,13 +90,17 @@ def _by_labels(parts: Iterator[ScoreTable], role: str | None) -> Iterator[ScoreT
         yield found
 
 
-def _slices(table: ScoreTable) -> Iterator[ScoreTable]:
-    """A table in parts."""
-    return (rows_from(table, start, ROWS) for start in range(0, len(table), ROWS))
+def key_parts(key: ScoreTable | str | Path, how: Reading | None = None) -> Iterator[ScoreTable]:
+    """The trials of a key in parts, with their labels.
 
-
-def _key(path: Path, how: Reading | None) -> Iterator[ScoreTable]:
-    for table in _parts_of(path, how or Reading()):
+    Args:
+        key: Trials with labels, or their file.
+        how: How the file is read.
+    """
+    if isinstance(key, ScoreTable):
+        yield from (rows_from(key, start, ROWS) for start in range(0, len(key), ROWS))
+        return
+    for table in _parts_of(Path(key), how or Reading()):
         table.need(["label"], "a key")
         yield table.without_scores()
 

@@ -14,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from lightning_sasv.counting import Counts, file
+from lightning_sasv.counting import Counts, column, file
 from lightning_sasv.counting.file import FORMAT
 from lightning_sasv.counting.replicates import _Product
 from lightning_sasv.counting.state import Source, merged
 from lightning_sasv.counting.sums import UNIT
+from lightning_sasv.counting.views import by_group
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import sha256
-from lightning_sasv.limits import Limit
+from lightning_sasv.metrics.registry import Settings
 from tests.counting.cases import COLUMNS, count, examples, trials
 
 
@@ -87,17 +88,25 @@ def test_names_of_any_kind_are_the_same_state(tmp_path: Path) -> None:
 
 
 def test_losses_are_whole_numbers_of_any_size() -> None:
-    scores = np.array([-1e300, -3e6, -2e5, -0.5, 0.0, 1e-9, 700.0])
+    scores = np.array([-1e300, -3e18, -3e13, -3e6, -2e5, -0.5, 0.0, 1e-9, 700.0])
     state = Counts()
     state.add(np.ones(scores.size, np.int8), sasv=scores)
-    column = state.columns["sasv"]
+    own = state.columns["sasv"]
     plain = [math.log1p(math.exp(-abs(s))) + max(-s, 0.0) for s in scores.tolist()]
     total = sum(Fraction(loss) for loss in plain)
-    assert abs(Fraction(column.sums.losses(1)[0], UNIT) - total) <= Fraction(scores.size, 2 * UNIT)
+    assert abs(Fraction(own.sums.losses(1)[0], UNIT) - total) <= Fraction(scores.size, 2 * UNIT)
     again = Counts()
     for score in scores[::-1]:
         again.add(np.ones(1, np.int8), sasv=[score])
-    assert again.columns["sasv"].sums.losses(1) == column.sums.losses(1)
+    assert again.columns["sasv"].sums.losses(1) == own.sums.losses(1)
+
+
+def test_limbs_that_are_full_go_to_larger_numbers() -> None:
+    scores = -np.full(1 << 16, 3e13)
+    state = Counts()
+    for _ in range(3):
+        state.add(np.ones(scores.size, np.int8), sasv=scores)
+    assert state.columns["sasv"].sums.losses(1)[0] == 3 * scores.size * 30_000_000_000_000 * UNIT
 
 
 def test_cells_beyond_32_bits_are_widened() -> None:
@@ -218,13 +227,35 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         Counts().save(tmp_path / "a.csv")
 
 
-def test_a_header_that_claims_more_than_any_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("most", [0, 40])
+def test_large_tables_are_sparse_and_the_same(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = _saved(tmp_path)
-    monkeypatch.setattr(file, "_CELLS", Limit(8, "cells of counts"))
-    with pytest.raises(InputError, match="more than 8 cells of counts"):
-        Counts.load(path)
+    """From the first trial on, or after a table has become too large."""
+    rng = np.random.default_rng(9)
+    labels = rng.integers(0, 3, 3000).astype(np.int8)
+    case = {name: rng.normal(size=3000) + 2 * (labels == 1) for name in COLUMNS}
+    case |= {"labels": labels, "clusters": rng.choice([f"s{k}" for k in range(30)], 3000)}
+    case |= {"attacks": np.where(labels == 0, rng.choice(["A1", "A2"], 3000), "-")}
+    parts = [part(case, np.arange(3000) % 3 == k) for k in range(3)]
+    names = ["sasv_eer", "min_a_dcf", "cllr_min", "t_eer"]
+    plain, table = digest(count(case), tmp_path), count(case).columns["sasv"].counts(9)
+    drawn = count(case).bootstrap(names, "speaker-attack", 39)
+    monkeypatch.setattr(column, "MOST_CELLS", most)
+    monkeypatch.setattr(column, "_LATER", 1)
+    whole = count(case)
+    sparse = whole.columns["sasv"].counts(9)
+    assert isinstance(table, np.ndarray)
+    assert not isinstance(sparse, np.ndarray)
+    assert digest(whole, tmp_path) == plain
+    shards = merged([count(one, bits) for one, bits in zip(parts, (7, 9, 8), strict=True)])
+    assert digest(shards, tmp_path) == plain
+    again = Counts.load(tmp_path / "x.counts.safetensors")
+    assert digest(again + Counts(COLUMNS), tmp_path) == plain
+    for name, one in again.bootstrap(names, "speaker-attack", 39).items():
+        np.testing.assert_array_equal(one.low_bounds, drawn[name].low_bounds)
+        np.testing.assert_array_equal(one.replicates, drawn[name].replicates)
+    assert by_group(again, "attack", Settings()) == by_group(count(case), "attack", Settings())
 
 
 def test_a_state_that_is_interrupted_leaves_no_file(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightning_sasv.counting import column, gathered
+from lightning_sasv.counting import Counts, column, gathered, refine
 from lightning_sasv.counting import state as state_module
 from lightning_sasv.counting.state import merged
 from lightning_sasv.errors import InputError
@@ -145,9 +145,13 @@ ODD = {
 
 
 @pytest.mark.parametrize("kind", ODD)
-@pytest.mark.parametrize("bits", [0, 7])
-def test_no_scores_make_it_grow(kind: str, bits: int) -> None:
+@pytest.mark.parametrize(("bits", "few"), [(0, gathered.FEW), (7, gathered.FEW), (7, 2)])
+def test_no_scores_make_it_grow(
+    kind: str, bits: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is kept is bounded by the trials, whatever their scores, and exact values come out."""
+    monkeypatch.setattr(refine, "FEW", few)  # more are crowded, and parted by their next bits
+    monkeypatch.setattr(gathered, "PARTS", 6)
     scores = np.array(ODD[kind])
     rng = np.random.default_rng(1)
     labels = np.resize([0, 1, 2], scores.size).astype(np.int8)
@@ -184,6 +188,53 @@ def test_a_state_takes_the_memory_of_what_occurs() -> None:
         states[-1].refine([case])
     assert resident() - before < 200e6
     assert len(states) == 50
+
+
+def test_crowded_bins_are_counted_by_their_next_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1e6 + s lies in two bins: not all trials are kept, and the values are exact."""
+    kept = []
+    monkeypatch.setattr(refine, "FEW", 2000)
+    monkeypatch.setattr(gathered, "PARTS", 12)
+    plain = gathered.gather
+    monkeypatch.setattr(refine, "gather", lambda *a: kept.append(found := plain(*a)) or found)
+    rng = np.random.default_rng(4)
+    labels = rng.integers(0, 3, 30_000).astype(np.int8)
+    scores = 1e6 + rng.normal(size=labels.size) + 3 * (labels == 1)
+    state = Counts()
+    state.add(labels, sasv=scores)
+    assert state.columns["sasv"].fine_bins.size < 3
+    batches = [{"labels": labels[k::5], "sasv": scores[k::5]} for k in range(5)]
+    names = ["sasv_eer", "sv_eer", "spf_eer", "min_a_dcf", "cllr_min"]
+    truth = explained(names, Classes({"sasv": scores}, labels), Settings()).values
+    for given in (batches, iter(batches)):  # what can be read once is kept whole
+        for name, one in state.refine(given, names=names).items():
+            assert one.exact
+            assert one.value == (approx if "cllr" in name else float)(truth[name]), name
+    assert sum(kept[0]["sasv"].totals) <= 2000
+    assert sum(kept[1]["sasv"].totals) == labels.size
+    other = [{"labels": labels, "sasv": scores + 40}]
+    with pytest.raises(InputError, match="are not those that were counted"):
+        state.refine(other, names=names)
+
+
+def approx(value: float) -> Any:
+    return pytest.approx(value, abs=1e-12)
+
+
+def test_a_concurrent_point_that_may_not_exist_is_not_exact() -> None:
+    """All scores of the countermeasure are in the last bin, whose order decides whether it does."""
+    labels = np.array([0, 1, 2, 1, 2, 1, 0], np.int8)
+    asv = np.array([996.07, 998.86, 999.27, 1000.85, 1001.33, 1001.17, 997.77])
+    cm = np.array([2.7e97, np.inf, 1.3e15, np.inf, 1.6e156, np.inf, 4.9e197])
+    case = {"asv": asv, "cm": cm}
+    truth = explained(["t_eer", "t_eer_closest"], Classes(case, labels), Settings()).values
+    assert math.isnan(truth["t_eer"])
+    state = Counts(("asv", "cm"))
+    state.add(labels, **case)
+    assert not state.metrics(names=["t_eer"])["t_eer"].exact
+    found = state.refine([case | {"labels": labels}], names=["t_eer", "t_eer_closest"])
+    assert "t_eer" not in found
+    assert found["t_eer_closest"].value == approx(truth["t_eer_closest"])
 
 
 def test_many_equal_trials_are_one_value_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

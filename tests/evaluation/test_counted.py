@@ -200,11 +200,39 @@ def test_two_systems_are_compared(files: Path, frame: pl.DataFrame) -> None:
     worse = pl.col("sasv_score") + pl.Series(np.random.default_rng(1).normal(size=ROWS) * 3)
     frame.with_columns(worse).write_csv("worse.csv")
     found = counted("all.csv", "worse.csv", replicates=100)
-    assert any(
-        "SASV-EER %: all − worse" in line and "all is better" in line for line in found.verdicts()
-    )
-    same = counted("all.csv", "again=all.csv", replicates=100)
-    assert any("not distinguishable" in line or "undecided" in line for line in same.verdicts())
+    exact = evaluate(["all.csv", "worse.csv"], exact=True, ci="speaker-attack", replicates=100)
+    truth = {one.metric: one for one in exact.comparisons}
+    assert {one.metric for one in found.comparisons} == truth.keys()
+    decided = [one for one in found.comparisons if not one.verdict.startswith("undecided")]
+    assert {"sasv_eer", "min_a_dcf", "cllr"} <= {one.metric for one in decided}
+    for one in decided:
+        assert one.apart == truth[one.metric].apart, one.metric
+        assert one.p_adjusted == pytest.approx(truth[one.metric].p_adjusted, abs=0.03)
+        assert one.low == pytest.approx(truth[one.metric].low, abs=0.01)
+    said = {one["metric"]: one for one in found.to_dict()["comparisons"]}
+    assert said["sasv_eer"]["verdict"].startswith("all is lower than worse by")
+    same = counted("all.csv", "again=all.csv", replicates=100, ci="speaker")
+    assert not any(one.apart for one in same.comparisons)
+
+
+def test_families_of_more_systems(files: Path, frame: pl.DataFrame) -> None:
+    for name, noise in (("b", 0.5), ("c", 3.0)):
+        worse = pl.col("sasv_score") + np.random.default_rng(1).normal(size=ROWS) * noise
+        frame.with_columns(worse).write_csv(f"{name}.csv")
+    names = ["all.csv", "b.csv", "c.csv"]
+    found = counted(*names, replicates=60, adjust="holm")
+    assert found.options.replicates == 119  # enough for Holm over three pairs
+    assert len([one for one in found.comparisons if one.metric == "sasv_eer"]) == 3
+    assert "119 replicates" in " ".join(found.notes)
+    against = counted(*names, reference="c", adjust="none")
+    pairs = {(one.first, one.second) for one in against.comparisons}
+    assert pairs == {("all", "c"), ("b", "c")}
+    with pytest.raises(InputError, match="--reference: no system 'd'"):
+        counted(*names, reference="d")
+    frame[:-1].write_csv("fewer.csv")
+    apart = counted("all.csv", "fewer.csv")
+    assert not apart.comparisons
+    assert any("counted on other trials" in note for note in apart.notes)
 
 
 def test_many_rows_are_counted_by_themselves(files: Path) -> None:
@@ -221,6 +249,10 @@ def test_many_rows_are_counted_by_themselves(files: Path) -> None:
         ({"ci": "trial"}, "counts do not know single trials"),
         ({"memory": "lots"}, "--memory lots: expected a size"),
         ({"grid": 40}, "a grid has from 0 to 14 bits"),
+        ({"llrs": True}, "--llrs needs the trials in memory"),
+        ({"t_eer_rule": "reference"}, "--t-eer-rule reference needs the trials in memory"),
+        ({"refine": "all.csv"}, "only a state of counts is refined"),
+        ({"refine": "all.csv", "exact": True}, "only states of counts are refined"),
     ],
 )
 def test_what_counts_cannot_do(files: Path, options: dict[str, Any], message: str) -> None:
@@ -264,10 +296,33 @@ def test_what_a_state_cannot_do(files: Path, frame: pl.DataFrame) -> None:
     ):
         with pytest.raises(InputError, match=message):
             evaluate("m.counts.safetensors", ci="none", **options)  # type: ignore[arg-type]
+    frame.select("speaker", "utterance", "label", "sasv_score").write_csv("fused.csv")
+    with pytest.raises(InputError, match=r"fused\.csv.*no asv scores, which were counted"):
+        evaluate("m.counts.safetensors", ci="none", refine="fused.csv")
+    with pytest.raises(InputError, match=r"a state is of one system, here are 2 files.*merge"):
+        evaluate(["a.csv", "b.csv"], ci="none", state="x.counts.safetensors")
     assert counted("m.counts.safetensors", ci="none", grid=7).metrics
     found = counted("m.counts.safetensors", ci="none", refine="b.csv,a.csv", exact=True)
     (metrics,) = found.metrics.values()
     assert all(one.exact for name, one in metrics.items() if name != "t_eer_closest")
+
+
+def test_a_key_beside_a_state(files: Path, frame: pl.DataFrame) -> None:
+    """Trials that two shards share are seen by their number alone."""
+    frame[:4000].write_csv("a.csv")
+    frame[3900:].write_csv("b.csv")
+    for name in ("a", "b"):
+        evaluate(f"{name}.csv", state=f"{name}.counts.safetensors", ci="none")
+    merge(["a.counts.safetensors", "b.counts.safetensors"], "m.counts.safetensors")
+    frame.select("speaker", "utterance", "label").write_csv("key.csv")
+    with pytest.raises(InputError, match=r"m\.counts.* does not count the trials of the key, but"):
+        evaluate("m.counts.safetensors", key="key.csv", ci="none", allow_missing=True)
+    with pytest.raises(InputError, match=r"a\.counts.* does not count the trials of the key, but"):
+        evaluate("a.counts.safetensors", key="key.csv", ci="none")
+    found = counted("a.counts.safetensors", key="key.csv", ci="none", allow_missing=True)
+    assert any("does not count the trials of the key" in note for note in found.notes)
+    evaluate("all.csv", state="c.counts.safetensors", ci="none")
+    assert counted("c.counts.safetensors", key="key.csv", ci="none", exact="auto").metrics
 
 
 def test_a_class_that_no_shard_has(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.functional.points import Index
@@ -21,6 +22,28 @@ from lightning_sasv.metrics.functional.points import Index
 LOW, HIGH = -40, 40
 """Magnitudes from 1e-12 to 1e12 are told apart; beyond, bounds are wide but hold."""
 _BIAS, _MANTISSA = 1023, 52
+
+
+def ordinals(scores: Floats) -> NDArray[np.int64]:
+    """Scores as whole numbers in the same order; neighbours among the floats differ by one.
+
+    Example:
+        >>> ordinals(np.array([-5e-324, -0.0, 0.0, 5e-324]))
+        array([-1,  0,  0,  1])
+    """
+    bits = np.add(scores, 0.0, dtype=np.float64).view(np.int64)
+    return np.where(bits < 0, -(bits & np.iinfo(np.int64).max), bits)
+
+
+def at_ordinals(numbers: NDArray[np.int64]) -> Floats:
+    """The scores of some whole numbers; the reverse of :func:`ordinals`.
+
+    Example:
+        >>> at_ordinals(ordinals(np.array([-np.inf, -1.5, 0.0, 2.0])))
+        array([-inf, -1.5,  0. ,  2. ])
+    """
+    magnitudes = np.abs(numbers).view(np.float64)
+    return np.where(numbers < 0, -magnitudes, magnitudes)
 
 
 class Grid(NamedTuple):
