@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightning_sasv.callbacks.prune import PRUNED, SEARCH, open_study
+from lightning_sasv.callbacks.prune import PRUNED, REACHED, SEARCH, open_study
 from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.recipe import digest
@@ -81,7 +81,7 @@ def _between(trial: Trial, name: str, own: Mapping[str, Any]) -> float:
     whole = isinstance(low, int) and isinstance(high, int)
     kind = own.get("distribution", "int_uniform" if whole else "uniform")
     known = ("uniform", "int_uniform", "log_uniform_values")
-    numbers = all(isinstance(v, int | float) and math.isfinite(v) for v in (low, high))
+    numbers = all(isinstance(v, int | float) and abs(v) < 2.0**53 for v in (low, high))
     if kind not in known or not numbers or low > high or (kind == known[2] and low <= 0):
         raise InputError(
             f"parameter {name!r}: a search knows the distributions {', '.join(known)} between min "
@@ -120,7 +120,7 @@ def run_search(sweep: Sweep, folder: Path, runs: int, options: Sequence[str] = (
         print_line(f"run {number} of {runs}: {point}")
         note = note_of(sweep, words, folder)
         run = run_point(sweep, words, point, note, folder, {SEARCH: json.dumps(told)})
-        failed = not _tell(study, trial, math.nan if run is None else _value(run.folder, metric))
+        failed = not _tell(study, trial, None if run is None else run.folder, metric)
         done.failed.extend([point] if failed else [])
         done.runs.extend([run] if run is not None else [])
         done = done._replace(tried=done.tried + 1)
@@ -130,11 +130,17 @@ def run_search(sweep: Sweep, folder: Path, runs: int, options: Sequence[str] = (
     return done
 
 
-def _tell(study: Study, trial: Trial, value: float) -> bool:
-    """Tell the search what became of a trial; whether it was not a failure."""
+def _tell(study: Study, trial: Trial, folder: Path | None, metric: str) -> bool:
+    """Tell the search what became of a trial; whether it was not a failure.
+
+    A training says itself what its best epoch reached; of other commands the results say it.
+    """
     from optuna.trial import TrialState
 
-    pruned = study.trials[trial.number].user_attrs.get(PRUNED, False)
+    noted = study.trials[trial.number].user_attrs
+    pruned, value = PRUNED in noted, math.nan
+    if folder is not None:
+        value = noted[REACHED] if REACHED in noted else _value(folder, metric)
     reached = not pruned and math.isfinite(value)
     state = TrialState.PRUNED if pruned else None if reached else TrialState.FAIL
     study.tell(trial, value if reached else None, state=state)
@@ -150,12 +156,22 @@ def _finished(study: Study) -> int:
     return len(study.get_trials(states=[TrialState.COMPLETE, TrialState.PRUNED]))
 
 
-def _value(folder: Path | None, metric: str) -> float:
-    """What a run reached on dev: its first system."""
-    if folder is None:
-        return math.nan
-    entry = next(iter(read_metrics(folder / METRICS_FILE).values()))
-    return value_of(values_in(entry, "dev"), metric.rpartition("/")[2])
+def _value(folder: Path, metric: str) -> float:
+    """What the results of a run say of a metric of dev, of its one system or the one it names.
+
+    Raises:
+        InputError: They say nothing of it.
+    """
+    found, (_, *named, name) = read_metrics(folder / METRICS_FILE), metric.split("/")
+    systems = ["/".join(named)] if named else list(found)
+    if len(systems) > 1 or systems[0] not in found:
+        known = ", ".join(f"dev/{system}/{name}" for system in found)
+        raise InputError(f"metric.name: {metric} is of which system of {folder}? There are {known}")
+    values = values_in(found[systems[0]], "dev")
+    if name not in values:
+        known = ", ".join(values)
+        raise InputError(f"metric.name: {folder} has no {name} of dev; there are {known}")
+    return value_of(values, name)
 
 
 def _say(study: Study, metric: str, parameters: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn

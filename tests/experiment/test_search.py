@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lightning_sasv.callbacks.prune import PRUNED, SEARCH, STARTUP, Prune, open_study
+from lightning_sasv.callbacks.prune import PRUNED, REACHED, SEARCH, STARTUP, Prune, open_study
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment import search
@@ -129,6 +129,26 @@ def test_a_training_that_is_worse_than_the_median_is_ended(
             trainer.fit(module, shared_data(twin))
     else:
         trainer.fit(module, shared_data(twin))
+        trainer.validate(module, shared_data(twin), verbose=False)  # what is logged is told
     found = study.trials[mine.number]
-    assert found.user_attrs.get(PRUNED, False) is (others == 0.0)
+    assert (PRUNED in found.user_attrs, REACHED in found.user_attrs) == (not others, bool(others))
     assert list(found.intermediate_values) == [0]
+    if others:
+        assert found.user_attrs[REACHED] == found.intermediate_values[0]
+
+
+def test_results_say_what_a_run_reached(tmp_path: Path) -> None:
+    entries: dict[str, Any] = {
+        name: {"sets": {"dev": {"values": {"sasv_eer": value, "t_eer": math.nan}}}}
+        for name, value in (("Post", 0.1), ("L3", 0.2))
+    }
+    write_metrics(tmp_path / METRICS_FILE, entries)
+    assert search._value(tmp_path, "val/L3/sasv_eer") == 0.2
+    for wrong in ("val/sasv_eer", "dev/M3/sasv_eer"):
+        with pytest.raises(InputError, match="There are dev/L3/sasv_eer, dev/Post/sasv_eer"):
+            search._value(tmp_path, wrong)
+    write_metrics(tmp_path / METRICS_FILE, {"Post": entries["Post"]})
+    assert search._value(tmp_path, "val/sasv_eer") == search._value(tmp_path, "dev/sasv_eer") == 0.1
+    assert math.isnan(search._value(tmp_path, "dev/t_eer"))
+    with pytest.raises(InputError, match="there are sasv_eer"):
+        search._value(tmp_path, "val/a_dcf")
