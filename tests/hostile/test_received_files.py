@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from lightning_sasv.callbacks.prune import open_study
 from lightning_sasv.cli import main
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.decisions import PRESETS
@@ -22,6 +23,7 @@ from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.deploy.head import Head
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
+from lightning_sasv.experiment.search import suggest
 from lightning_sasv.files import read_json, sha256
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.frontends.archives import members_of
@@ -310,3 +312,39 @@ def test_a_page_of_claims_holds_no_html(here: Path, attack: Attack) -> None:
 def test_a_name_that_no_folder_can_have(here: Path, attack: Attack) -> None:
     (here / "x.yaml").write_text('folder: "a\\0b"\n')
     attack("init", "--config=x.yaml")
+
+
+JOURNALS = {
+    "no JSON": b"x\n",
+    "a pickle": b"\x80\x04K\x01.\n",
+    "no object": b"[]\n",
+    "no operation": b'{"op_code": 99, "worker_id": "x"}\n',
+    "cut short": b'{"op_code": 0, "worker_id": "x", "study_na',
+}
+
+
+def test_journals_of_searches(here: Path) -> None:
+    """Lines of JSON in a folder of runs, which may be somebody else's."""
+    pytest.importorskip("optuna")
+    journal = here / "runs" / "x.journal"
+    journal.parent.mkdir()
+    for content in JOURNALS.values():
+        journal.write_bytes(content)
+        with pytest.raises(InputError, match=r"x\.journal is damaged"):
+            open_study(str(journal), "x", "minimize")
+    journal.unlink()
+    (here / "mine").write_text("")
+    journal.symlink_to(here / "mine")
+    with pytest.raises(InputError, match="leads out of"):
+        open_study(str(journal), "x", "minimize")
+    journal.unlink()
+    journal.hardlink_to(here / "mine")
+    open_study(str(journal), "x", "minimize")
+    assert not (here / "mine").read_text()
+
+
+@pytest.mark.parametrize("ends", [(-(10**400), 10**400), (float("-inf"), 1), (float("nan"), 1)])
+def test_ranges_of_a_search(ends: tuple[float, float]) -> None:
+    trial = pytest.importorskip("optuna").create_study().ask()
+    with pytest.raises(InputError, match="between min and max"):
+        suggest(trial, {"model.lr": dict(zip(("min", "max"), ends, strict=True))})
