@@ -181,7 +181,7 @@ def _expected(rows: List, columns: Mapping[str, Any], of: Profile | None) -> Lis
         words = columns.get(name)
         if words is None:
             continue
-        known = {word for word in set(words.tolist()) if re.fullmatch(f"-|{pattern}", word)}
+        known = {word for word in set(words.tolist()) if re.fullmatch(f"|-|{pattern}", word)}
         row = next((n for n, word in enumerate(words.tolist()) if word not in known), None)
         if row is not None:
             at = f"{columns['where'](row, name)}: " if columns.get("where") else ""
@@ -193,14 +193,8 @@ def _expected(rows: List, columns: Mapping[str, Any], of: Profile | None) -> Lis
 
 
 def _with_details(table: ScoreTable, details: ScoreTable) -> ScoreTable:
-    """Trials with what another list says of their utterances; uncoded speech has no quality."""
-    import polars as pl
-
+    """Trials with what another list says of their utterances."""
     frame = details.frame.rename({"speaker": "test_speaker"})
-    if "codec_quality" in frame.columns:
-        quality = pl.col("codec_quality")
-        coded = pl.when(quality == "0").then(pl.lit("-")).otherwise(quality)
-        frame = frame.with_columns(coded.alias("codec_quality"))
     return key_beside(replace(details, frame=frame), table)
 
 
@@ -296,6 +290,8 @@ def read_enrolment(*paths: str | Path) -> dict[str, list[str]]:
     found = {}
     for path in paths:
         for where, speaker, names in _enrolment(path):
+            if speaker in found:
+                raise InputError(f"{where()}: speaker {speaker} is enrolled in another list, too")
             found[speaker] = [name for name in names.split(",") if name]
             if not found[speaker]:
                 raise InputError(f"{where()}: speaker {speaker} has no enrolment utterance")

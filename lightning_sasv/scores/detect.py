@@ -94,9 +94,10 @@ def _separator(
     cells = {sign: split(path, *lines[0], sign) for sign in ("\t", ",", " ")}
     if layout and not layout.headings:  # whatever gives the right number of columns
         tabs = ["\t"] if "\t" in first and " " not in first and all(cells["\t"]) else []
-        order = [*tabs, layout.separator, " ", ","]
+        spaced = [","] if all(cell.endswith(",") for cell in cells[" "][:-1]) else []
+        order = [*tabs, *spaced, layout.separator, " ", ","]
         fitting = [sign for sign in order if len(cells[sign]) == len(layout.columns)]
-        return (fitting or order)[0], []
+        return fitting[0] if fitting else max(order, key=lambda sign: len(cells[sign])), []
     if "\t" in first and not all(cell.strip() for cell in cells["\t"]):
         return " ", [f"{path}: several tabs between columns were taken for one"]
     if len(cells[" "]) > 1 and all(text.split()[0].endswith(",") for _, text in lines):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,9 +38,10 @@ def canonical(table: ScoreTable, layout: Layout, labels: Mapping[str, str]) -> S
     if STAR in frame.columns:
         frame = _without_star(table, frame)
     if "attack" in frame.columns:
-        bonafide = pl.col("attack").is_in(["bonafide", "A00", "a00", layout.bonafide_attack])
-        attack = pl.when(bonafide).then(pl.lit(BONAFIDE_ATTACK)).otherwise(pl.col("attack"))
-        frame = frame.with_columns(attack.alias("attack"))
+        words = ["bonafide", "a00", layout.bonafide_attack.lower()]
+        frame = frame.with_columns(_nothing("attack", words))
+    if "codec_quality" in frame.columns:  # uncoded speech of ASVspoof 5: 0 in eval, - elsewhere
+        frame = frame.with_columns(_nothing("codec_quality", ["0"]))
     if layout.claimed:
         frame = frame.with_columns(_label_of_speakers(frame, layout.claimed))
     if "label" in frame.columns:
@@ -52,6 +53,15 @@ def canonical(table: ScoreTable, layout: Layout, labels: Mapping[str, str]) -> S
     if "track_2_tag" in table:  # the ASVspoof 5 key has rows that are no trials
         table = table.take((frame["track_2_tag"] != "dummy").arg_true().to_numpy())
     return table
+
+
+def _nothing(column: str, words: Sequence[str]) -> pl.Expr:
+    """A column in which some words say that nothing was done."""
+    import polars as pl
+
+    said = pl.col(column).cast(pl.String)
+    nothing = said.str.to_lowercase().is_in(words)
+    return pl.when(nothing).then(pl.lit(BONAFIDE_ATTACK)).otherwise(said).alias(column)
 
 
 def _same(frame: pl.DataFrame, first: str, second: str) -> bool:
