@@ -13,7 +13,8 @@ Flags = NDArray[np.bool_]
 def inversions(accepted: Flags, scores: Floats) -> Flags:
     """Rejected trials that are at least as good in every score as some accepted one.
 
-    Only the accepted trials that no other one is at or below in every score need be looked at.
+    Of a pair the least second score of all accepted trials up to a first score decides; of more
+    columns only accepted trials that no other one is at or below in every score are looked at.
 
     Args:
         accepted: Decisions (trials,).
@@ -28,10 +29,20 @@ def inversions(accepted: Flags, scores: Floats) -> Flags:
     """
     found = np.zeros(len(accepted), dtype=bool)
     rejected, good = scores[:, ~accepted], scores[:, accepted]
-    worse = found[~accepted]
+    found[~accepted] = (_as_good_pairs if len(scores) == 2 else _as_good)(rejected, good)
+    return found
+
+
+def _as_good_pairs(rejected: Floats, good: Floats) -> Flags:
+    first, second = good[:, np.argsort(good[0])]
+    least = np.append(np.inf, np.minimum.accumulate(second))
+    return rejected[1] >= least[np.searchsorted(first, rejected[0], side="right")]
+
+
+def _as_good(rejected: Floats, good: Floats) -> Flags:
+    found = np.zeros(rejected.shape[1], dtype=bool)
     while good.shape[1]:
         least = good[:, good.sum(axis=0).argmin(), None]
-        worse |= (rejected >= least).all(axis=0)
+        found |= (rejected >= least).all(axis=0)
         good = good[:, (good < least).any(axis=0)]
-    found[~accepted] = worse
     return found
