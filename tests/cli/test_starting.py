@@ -106,6 +106,14 @@ def test_the_readme_and_the_help_of_a_new_folder_name_its_targets(experiment: Pa
     assert listed == {"check", "fit", "evaluate", "report", "table"}
 
 
+def test_a_new_folder_without_a_run_says_what_to_do_first(here: Path) -> None:
+    main(["init", "new", "--quiet"])
+    for target in ("evaluate", "report"):
+        done = subprocess.run(["make", target], cwd=here / "new", capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "no run here yet: make fit" in done.stderr
+
+
 def test_nothing_is_replaced_by_a_new_folder(here: Path, capsys: Capture) -> None:
     assert "config.yaml, Makefile, README.md" in said(capsys, "init", "one/two")
     assert {path.name for path in (here / "one/two").iterdir()} == FILES
