@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -114,6 +115,7 @@ def _run_function(command: str, args: Sequence[str]) -> None:
         guard_resolvers,
         open_imports,
         read_within_limits,
+        resolving,
     )
 
     function = command_function(command)
@@ -123,15 +125,16 @@ def _run_function(command: str, args: Sequence[str]) -> None:
     open_imports()
     if refers:
         guard_resolvers()
-    auto_cli(
-        arguments.described(function, words),
-        args=words,
-        parser_mode="omegaconf+" if refers else "yaml",
-        prog=f"lightning {command}",
-        description=arguments.description(function),
-        parser_class=arguments.CommandParser,
-        as_positional=arguments.by_position(function),
-    )
+    with resolving() if refers else nullcontext():
+        auto_cli(
+            arguments.described(function, words),
+            args=words,
+            parser_mode="omegaconf+" if refers else "yaml",
+            prog=f"lightning {command}",
+            description=arguments.description(function),
+            parser_class=arguments.CommandParser,
+            as_positional=arguments.by_position(function),
+        )
 
 
 def main(args: Sequence[str] | None = None) -> None:

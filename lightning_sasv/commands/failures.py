@@ -6,21 +6,14 @@ import re
 import traceback
 
 from lightning_fabric.utilities.exceptions import MisconfigurationException
-from omegaconf.errors import OmegaConfBaseException
 
 from lightning_sasv.commands.arguments import one_line
 from lightning_sasv.commands.configs import FAILED, blamed
+from lightning_sasv.commands.loading import below
 from lightning_sasv.errors import InputError, RunError
 
 _LOST_PROCESS = ("Connection closed by peer", "gloo", "NCCL", "Timed out waiting")
 _LIGHTNING = ("pytorch_lightning", "lightning_fabric")
-
-
-def _below(error: BaseException | None) -> InputError | None:
-    """Our own message inside the errors that others made of it."""
-    if error is None or isinstance(error, InputError):
-        return error
-    return _below(error.__cause__ or error.__context__)
 
 
 def _is_lightnings(error: Exception) -> bool:
@@ -53,11 +46,9 @@ def as_message(error: Exception) -> InputError | RunError | None:
     """What an error of Lightning's means to the user; nothing for a mistake of ours."""
     if isinstance(error, OSError):
         return _of_system(error)
-    found = _below(error)
+    found = below(error)
     if found is not None:
         return found
-    if isinstance(error, OmegaConfBaseException):
-        return InputError(f"configuration: {one_line(str(error))}")
     if isinstance(error, ValueError) and "Does not validate against" in str(error):
         return InputError(_of_object(one_line(str(error))))
     if isinstance(error, MisconfigurationException) or _is_lightnings(error):

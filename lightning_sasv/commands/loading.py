@@ -11,7 +11,7 @@ import json
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -149,6 +149,29 @@ def read_within_limits(interpolations: bool = False) -> None:
     if interpolations:
         _bound_interpolations()
     _spent[0] = 0
+
+
+def below(error: BaseException | None) -> InputError | None:
+    """Our own message inside the errors that others made of it, and what OmegaConf says."""
+    from omegaconf.errors import OmegaConfBaseException
+
+    inner = error
+    while inner is not None and not isinstance(inner, InputError):
+        inner = inner.__cause__ or inner.__context__
+    if inner is None and isinstance(error, OmegaConfBaseException):
+        return InputError(f"configuration: {' '.join(str(error).split())}")
+    return inner
+
+
+@contextmanager
+def resolving() -> Iterator[None]:
+    """Tell in a line what is wrong with ``${…}`` in the configuration of a command."""
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        yield
+    except OmegaConfBaseException as error:
+        raise below(error) or error from None
 
 
 Factory = Callable[..., Any]

@@ -195,9 +195,18 @@ def test_no_file_reads_a_secret(
     for variable in ("THE_SECRET", "WANDB_API_KEY", "WANDB_BASE_URL"):
         monkeypatch.setenv(variable, "s3cret")
     (here / "x.yaml").write_text(SECRETS[name] + "\n")
-    said = attack("fit", "--config", "x.yaml", *SMALL)
-    assert "of the environment" in said
-    assert "s3cret" not in said
+    table = ("table", "--out=out", "--seeds=1", "--systems=B1", SMALL[0], "--config=x.yaml")
+    for words in (("fit", "--config", "x.yaml", *SMALL), table):
+        said = attack(*words)
+        assert "of the environment" in said or words == table  # it takes fewer settings
+        assert "s3cret" not in said
+
+
+@pytest.mark.parametrize("text", ["${nope:1}", "${data.name}", "${data.x}", "${", "${oc.env:}"])
+def test_references_that_lead_nowhere(text: str, here: Path, attack: Attack) -> None:
+    (here / "x.yaml").write_text(f"data: {{name: '{text}'}}\n")
+    attack("table", "--out=out", "--seeds=1", "--systems=B1", SMALL[0], "--config=x.yaml")
+    attack("fit", "--config=x.yaml", *SMALL)
 
 
 def test_variables_of_the_list_and_of_the_user_are_read(
