@@ -94,7 +94,8 @@ def _separator(
     cells = {sign: split(path, *lines[0], sign) for sign in ("\t", ",", " ")}
     if layout and not layout.headings:  # whatever gives the right number of columns
         tabs = ["\t"] if "\t" in first and " " not in first and all(cells["\t"]) else []
-        spaced = [","] if all(cell.endswith(",") for cell in cells[" "][:-1]) else []
+        *before, _ = cells[" "]
+        spaced = [","] if before and all(cell.endswith(",") for cell in before) else []
         order = [*tabs, *spaced, layout.separator, " ", ","]
         fitting = [sign for sign in order if len(cells[sign]) == len(layout.columns)]
         return fitting[0] if fitting else max(order, key=lambda sign: len(cells[sign])), []

@@ -32,8 +32,6 @@ def layout_of(table: ScoreTable) -> Layout:
 
 def canonical(table: ScoreTable, layout: Layout, labels: Mapping[str, str]) -> ScoreTable:
     """Empty fillers dropped, labels as an enumeration, one way to write bona fide speech."""
-    import polars as pl
-
     frame, notes = _without_fillers(table.frame, layout), list(table.notes)
     if STAR in frame.columns:
         frame = _without_star(table, frame)
