@@ -8,15 +8,9 @@ from typing import Any
 from lightning_sasv import deploy
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_line, print_notes
-from lightning_sasv.deploy.card import inversion_lines, unsure_lines
+from lightning_sasv.deploy.card import given_by_network, inversion_lines, unsure_lines
 from lightning_sasv.files import read_json
 from lightning_sasv.fusion.doubts import warning_lines
-
-_TAKEN = {
-    "given": "the two LLRs that its network gives a trial (columns asv_score and cm_score)",
-    "single": "the one score that its network gives a trial (in columns asv_score and cm_score)",
-}
-"""What a bundle of a joint system is given, by its calibration."""
 
 
 @options_of(deploy.export)
@@ -48,8 +42,6 @@ def _summary(folder: Path, costs: str) -> list[str]:
                 "costs; more dev trials would widen them, load(…, bounds=False) lifts them"
             )
     lines += [*inversion_lines(about), *unsure_lines(about)]
-    if taken := _TAKEN.get(str(about["fusion"]["calibration"])):
-        lines.append(
-            f"it takes {taken}, not a cosine and a CM score; the network is not part of it"
-        )
+    if given := given_by_network(about):
+        lines.append(f"it takes {given} (columns asv_score and cm_score)")
     return [*lines, f"bundle fingerprint: {deploy.fingerprint(folder)}"]

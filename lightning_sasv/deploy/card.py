@@ -124,12 +124,23 @@ def _shares(split: str, one: Mapping[str, Any]) -> str:
 def _what(content: Mapping[str, Any]) -> list[str]:
     fusion = content["fusion"]
     parts = [str(fusion[name]) for name in ("density", "calibration", "rule") if fusion[name]]
-    takes = content.get("columns", ["an ASV score", "a CM score"])
+    takes = "fuses " + " and ".join(content.get("columns", ["an ASV score", "a CM score"]))
+    if given := given_by_network(content):
+        takes = f"takes {given}"
     third = no_verdict(content) is None or "c_abstain" in content["costs"]
     says = "accept, reject or unsure" if third else "accept or reject"
-    return [
-        f"{content['system']} fuses {' and '.join(takes)} ({', '.join(parts)}) and says {says}."
-    ]
+    return [f"{content['system']} {takes} ({', '.join(parts)}) and says {says}."]
+
+
+def given_by_network(content: Mapping[str, Any]) -> str | None:
+    """What a bundle is given in place of a cosine and a CM score, where its system is a joint one.
+
+    Args:
+        content: Content of ``bundle.json``.
+    """
+    given = {"given": "the two LLRs", "single": "the one score"}
+    words = given.get(str(content["fusion"]["calibration"]))
+    return words and f"{words} that its network, which is no part of it, gives a trial"
 
 
 def _warnings(content: Mapping[str, Any]) -> list[str]:

@@ -152,8 +152,11 @@ def _fit_default(found: Mapping[str, Path], table: Path) -> tuple[FittedSystem, 
     from lightning_sasv.fusion import JOINT_SYSTEMS, build_system
 
     if found and found.keys() <= JOINT_SYSTEMS.keys():
-        listed = ", ".join(found)
-        raise InputError(f"{table} holds scores of a network of {listed}: name one with --system")
+        listed, first = ", ".join(found), next(iter(found))
+        raise InputError(
+            f"{table} holds scores of networks of {listed}, which {DEFAULT} cannot take: add "
+            f"--system {first}"
+        )
     others = [_read_exportable(path) for path in [*found.values()][:1]]
     model = build_system(DEFAULT)
     columns = others[0].columns.without_quality() if others else model.columns

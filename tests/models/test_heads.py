@@ -332,7 +332,8 @@ def test_export_says_which_scores_a_bundle_takes(
 ) -> None:
     words = ["export", "--fitted", str(table / "seed1"), "--out", str(tmp_path / "b"), "--system"]
     main([*words, "F3"])
-    assert "takes the two LLRs that its network gives" in capsys.readouterr().out
+    for text in (capsys.readouterr().out, (tmp_path / "b/CARD.md").read_text()):
+        assert "takes the two LLRs that its network, which is no part of it, gives" in text
 
 
 def test_a_head_of_ones_own_needs_to_be_typed_or_trusted(
