@@ -181,7 +181,8 @@ def bench_audio(folder: Path, data: Path) -> list[bool]:
     asv, cm = rng.normal(size=(2, 300)) + label
     system = fit_systems(asv, cm, label, ["L3"])["L3"]
     dev, costs = Scores(asv, cm, label), PRESETS["equal"]
-    made = write_bundle(folder / "whole", system, dev, costs, name="L3", more=whole.write)
+    parts = {"name": "L3", "more": lambda place, _: whole.write(place)}
+    made = write_bundle(folder / "whole", system, dev, costs, **parts)
     started = time.perf_counter()
     verifier = Verifier(made)
     loaded = time.perf_counter() - started
