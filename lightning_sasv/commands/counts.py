@@ -6,10 +6,10 @@ from typing import Any
 
 from lightning_sasv import evaluation
 from lightning_sasv.commands.arguments import options_of
-from lightning_sasv.console import print_written
+from lightning_sasv.console import print_notes, print_written
 
 
 @options_of(evaluation.merge)
 def merge(**options: Any) -> None:
     """Say what :func:`evaluation.merge` wrote."""
-    print_written(evaluation.merge(**options))
+    print_written(evaluation.merge(**options, tell=print_notes))

@@ -36,7 +36,7 @@ from lightning_sasv.places import COUNTS, is_counts, refuse
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.layouts import LABELS
 from lightning_sasv.scores.reading import Reading
-from lightning_sasv.scores.sources import Tell, parts_of, read_key, roles_of
+from lightning_sasv.scores.sources import Tell, parts_of, read_key, roles_of, silent
 from lightning_sasv.scores.spool import Space
 from lightning_sasv.scores.stream import key_parts, rows_of, scan
 from lightning_sasv.scores.table import id_hashes
@@ -366,13 +366,16 @@ def _paired(states: Mapping[str, Counts]) -> tuple[bool, list[str]]:
     return False, ["not compared: the systems were counted on other trials of some speakers"]
 
 
-def merge(states: list[str], out: str | None = None, overwrite: bool = False) -> Path:
+def merge(
+    states: list[str], out: str | None = None, overwrite: bool = False, *, tell: Tell = silent
+) -> Path:
     """Add states of counts, as array jobs write them, to one.
 
     Args:
         states: Files of counts, NAME.counts.safetensors.
         out: File to write, NAME.counts.safetensors.
         overwrite: Replace it.
+        tell: Takes remarks, of grids that became coarser and of costs that became bounds.
 
     Returns:
         The file that was written.
@@ -383,4 +386,35 @@ def merge(states: list[str], out: str | None = None, overwrite: bool = False) ->
         raise InputError(f"--out {out}: a file of counts is called NAME{COUNTS}")
     if Path(out).exists() and not overwrite:
         refuse(out, "counts already")
-    return merged(Counts.load(path) for path in states).save(out)
+    before = list[tuple[str, int, tuple[float, ...]]]()
+
+    def loaded() -> Iterator[Counts]:
+        for path in states:
+            state = Counts.load(path)
+            if state.rows:
+                before.extend((k, one.least, one.cuts) for k, one in state.columns.items())
+            yield state
+
+    whole = merged(loaded())
+    tell(_lost(whole, before))
+    return whole.save(out)
+
+
+def _lost(whole: Counts, before: Sequence[tuple[str, int, tuple[float, ...]]]) -> list[str]:
+    """What merging made less exact: column, least bits and cuts of each state before it."""
+    notes = []
+    for name, column in whole.columns.items():
+        finest = max((bits for own, bits, _ in before if own == name), default=column.least)
+        if finest > column.least:
+            notes.append(
+                f"{name}: the grid by speaker is the coarsest of the states, {column.least} bits "
+                f"in place of {finest}"
+            )
+        cuts = {cut for own, _, some in before if own == name for cut in some}
+        if dropped := sorted(cuts - set(column.cuts)):
+            words = ", ".join(f"{cut:.4g}" for cut in dropped)
+            notes.append(
+                f"{name}: costs at the thresholds {words} become bounds, which not all states "
+                "counted; count with the same --costs"
+            )
+    return notes

@@ -247,5 +247,5 @@ def _decided(one: Comparison, least: float, most: float) -> Comparison:
     """A comparison whose verdict holds for every adjusted p in a range, or is none."""
     if is_clear(least) == is_clear(most):
         return one
-    words = f"undecided at this grid (adjusted p from {least:.2g} to {most:.2g}): try --grid 9"
-    return replace(one, verdict=words, p_adjusted=most)
+    words = f"undecided at this grid (adjusted p from {least:.2g} to {most:.2g})"
+    return replace(one, verdict=f"{words}: try a finer one, --grid 9", p_adjusted=most)

@@ -44,10 +44,11 @@ def is_counted(
         return None  # a row has ten bytes at least
     from lightning_sasv.scores.stream import rows_of
 
-    rows = max(rows_of(path) for path in paths)
+    rows, columns = max(rows_of(path) for path in paths), 2 + len(sources)
     if options.ci not in (None, "none") and rows > MANY:
         return f"{rows:,} rows with intervals"
-    return f"{rows:,} rows" if ROW_BYTES * rows * 1.5 > memory_for(memory) / 2 else None
+    needed = ROW_BYTES * rows * (1 + 0.25 * (columns - 1))
+    return f"{rows:,} rows" if needed > memory_for(memory) / 2 else None
 
 
 def memory_for(text: str | None) -> float:
@@ -55,17 +56,30 @@ def memory_for(text: str | None) -> float:
     return read_size(text) if text else available_memory()
 
 
-def available_memory() -> float:
-    """Bytes that this process may take."""
-    found = [math.inf]
-    with_limit = (("/sys/fs/cgroup/memory.max", r"(\d+)", 1),)
-    for path, pattern, unit in (*with_limit, ("/proc/meminfo", r"MemAvailable:\s+(\d+)", 1024)):
-        try:
-            match = re.search(pattern, Path(path).read_text())
-        except OSError:
-            continue
-        found += [int(match[1]) * unit] if match else []
-    return min(found)
+def available_memory(root: str = "/") -> float:
+    """Bytes that this process may take: what is free, and the limits of all its cgroups.
+
+    Args:
+        root: Where the system's own files are.
+    """
+    groups = Path(root, "sys/fs/cgroup")
+    own = re.search(r"^0::/(.*)$", _text(Path(root, "proc/self/cgroup")), re.MULTILINE)
+    inner = groups / (own[1] if own else "")
+    limits = [
+        group / "memory.max" for group in (inner, *inner.parents) if group.is_relative_to(groups)
+    ]
+    limits += [groups / "memory/memory.limit_in_bytes"]
+    found = [int(match[1]) for path in limits if (match := re.match(r"(\d+)", _text(path)))]
+    free = re.search(r"MemAvailable:\s+(\d+)", _text(Path(root, "proc/meminfo")))
+    return min([math.inf, *found, *([int(free[1]) * 1024] if free else [])])
+
+
+def _text(path: Path) -> str:
+    """The content of a file; nothing where it cannot be read."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def read_size(text: str) -> float:

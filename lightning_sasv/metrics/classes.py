@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -108,9 +110,10 @@ class CMEER(SASVEER):
 class Cllr(ScoreMetric):
     """Cllr in bits, targets against nontargets and spoofs pooled, or one of its two parts.
 
-    With ``thresholds`` the losses are summed exactly, and only ``min`` is approximate: it is never
-    below the exact value, and exceeds it by at most ½ [X log2(1 + Y/X) + Y log2(1 + X/Y)], where X
-    and Y are the largest shares of positives and of negatives in one bin. ``calib`` errs likewise.
+    With ``thresholds`` the losses are summed without rounding, and only ``min`` is approximate: it
+    is never below the exact value, and exceeds it by at most ½ [X log2(1 + Y/X) + Y log2(1 + X/Y)],
+    where X and Y are the largest shares of positives and of negatives in one bin. ``calib`` errs
+    likewise.
 
     Args:
         part: ``cllr``, ``min`` (discrimination) or ``calib`` (calibration).
@@ -141,7 +144,7 @@ class Cllr(ScoreMetric):
         check_choice("part", part, Part)
         self.part = part
         if self.binned:
-            zeros = torch.zeros(2, dtype=torch.float64)  # negatives, positives
+            zeros = torch.zeros(2, *ExactSums.SHAPE, dtype=torch.int64)  # negatives, positives
             self.add_state("losses", zeros, dist_reduce_fx="sum", persistent=True)
 
     def update(self, scores: Scores, labels: Labels) -> None:
@@ -152,8 +155,8 @@ class Cllr(ScoreMetric):
             return
         target = codes.to(column.device).flatten() == TrialClass.TARGET
         values = column.flatten()
-        loss = torch.nn.functional.softplus(torch.where(target, -values, values), threshold=1e9)
-        sums = torch.stack([loss[~target].sum(), loss[target].sum()])
+        losses = _softplus(torch.where(target, -values, values))
+        sums = torch.stack([ExactSums.of(losses[own]) for own in (~target, target)])
         self.losses = self.losses + sums.to(self.losses.device)
 
     def _value(self) -> float:
@@ -171,14 +174,61 @@ class Cllr(ScoreMetric):
 
     def _class_losses(self) -> list[float]:
         """Sums of the losses; those of nontargets are among those of spoofs."""
-        false, missed = (float(loss) / math.log(2) for loss in self.losses)
+        false, missed = (ExactSums.total(sums) / math.log(2) for sums in self.losses)
         return [false, missed, 0.0]
+
+
+def _softplus(values: Tensor) -> Tensor:
+    """log(1 + e^s), the same for a score wherever in a batch it stands.
+
+    On a CPU torch computes the last scores of a batch by another function than those before.
+    """
+    if values.device.type == "cpu":
+        return torch.from_numpy(np.logaddexp(0.0, values.numpy()))
+    return torch.nn.functional.softplus(values, threshold=1e9)
+
+
+class ExactSums:
+    """Sums of floats >= 0 without rounding, as whole numbers, which may be added in any order.
+
+    A float is m 2^e with m < 2^53; the m of each e are summed in two halves, which hold 2^36
+    terms. The last place counts infinite terms.
+    """
+
+    LOWEST = -1074 - 52
+    SHAPE = 2, 2048 + 55
+
+    @classmethod
+    def of(cls, values: Tensor) -> Tensor:
+        """The sums of some terms."""
+        infinite = torch.isinf(values)
+        mantissa, exponent = torch.frexp(torch.where(infinite, 0.0, values))
+        whole = torch.ldexp(mantissa, torch.tensor(53, device=values.device)).to(torch.int64)
+        place = exponent.to(torch.int64) - 53 - cls.LOWEST
+        place = torch.where(infinite, cls.SHAPE[1] - 1, place)
+        whole = torch.where(infinite, 1, whole)
+        halves = whole >> 26, whole & ((1 << 26) - 1)
+        zeros = torch.zeros(cls.SHAPE[1], dtype=torch.int64, device=values.device)
+        return torch.stack([zeros.index_add(0, place, half) for half in halves])
+
+    @classmethod
+    def total(cls, sums: Tensor) -> float:
+        """Their total, rounded once."""
+        high, low = sums.tolist()
+        if low[-1]:
+            return math.inf
+        whole = sum(((a << 26) + b) << k for k, (a, b) in enumerate(zip(high, low, strict=True)))
+        try:
+            return float(Fraction(whole, 1 << -cls.LOWEST))
+        except OverflowError:
+            return math.inf
 
 
 class ADCF(ScoreMetric):
     """Normalised a-DCF, minimum or actual.
 
-    With ``thresholds`` the actual cost stays exact (its threshold joins the grid). The minimum is
+    With ``thresholds`` the actual cost stays exact (its threshold joins the grid; not for the
+    minimum on ``bits``, which shares its counts with other metrics so). The minimum is
     never below the exact one, and exceeds it by at most the largest over the bins of
     min(w_tar x, w_non y + w_spf z), normalised, where x, y, z are the classes' shares in the bin
     and w the products of cost and prior.
@@ -211,7 +261,8 @@ class ADCF(ScoreMetric):
         check_choice("kind", kind, Kind)
         self.kind, self.costs = kind, as_cost_model(costs)
         self.weights = a_dcf_weights(self.costs)
-        self.extra_edges = (bayes_threshold(self.weights),)
+        if kind == "actual" or not isinstance(thresholds, str | int):
+            self.extra_edges = (bayes_threshold(self.weights),)
         super().__init__(thresholds, missing_class, **kwargs)
 
     def _value(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation import CountedResults, evaluate, merge
-from lightning_sasv.evaluation.sizes import read_size
+from lightning_sasv.evaluation.sizes import available_memory, read_size
 from lightning_sasv.files import sha256
 from lightning_sasv.metrics.bounds import bounded_text
 from lightning_sasv.report import write_report
@@ -240,6 +241,34 @@ def test_many_rows_are_counted_by_themselves(files: Path) -> None:
     assert isinstance(found, CountedResults)
     assert not isinstance(evaluate("all.csv", ci="none"), CountedResults)
     assert read_size("2.5 MB") == 2.5e6
+
+
+def test_limits_of_all_cgroups_are_respected(tmp_path: Path) -> None:
+    for path, text in (
+        ("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:  8000 kB\n"),
+        ("proc/self/cgroup", "0::/slurm/job_7/step_0\n"),
+        ("sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n"),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert available_memory(str(tmp_path)) == 8000 * 1024
+    (tmp_path / "sys/fs/cgroup/slurm/job_7/memory.max").write_text("5000000\n")
+    assert available_memory(str(tmp_path)) == 5_000_000
+    assert available_memory(str(tmp_path / "none")) == math.inf
+
+
+def test_merging_says_what_is_lost(files: Path) -> None:
+    notes = list[str]()
+    evaluate("shard0.csv", state="0.counts.safetensors", ci="none", grid=9)
+    evaluate("shard1.csv", state="1.counts.safetensors", ci="none", costs="equal")
+    merge(["0.counts.safetensors"], "x.counts.safetensors", tell=notes.extend)
+    assert not notes
+    merge(
+        ["0.counts.safetensors", "1.counts.safetensors"], "m.counts.safetensors", tell=notes.extend
+    )
+    said = " ".join(notes)
+    assert "sasv: the grid by speaker is the coarsest of the states, 7 bits in place of 9" in said
+    assert re.search(r"sasv: costs at the thresholds .* become bounds", said)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 
 from lightning_sasv.checks import UndefinedMetricError
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics import CMEER, SASVEER, Cllr, TandemEER
+from lightning_sasv.metrics import ADCF, CMEER, SASVEER, Cllr, TandemEER
+from lightning_sasv.metrics.classes import ExactSums
 from lightning_sasv.metrics.functional import t_eer
 from lightning_sasv.metrics.functional.tandem import TandemCurves, bracket, closest_bracket
 from lightning_sasv.metrics.functional.teer import tandem_of
@@ -207,6 +208,32 @@ def test_bits_in_any_batches_and_processes() -> None:
     narrow = SASVEER(thresholds=12)
     value_of(narrow, scores, labels)
     assert narrow.bounds()[1] - narrow.bounds()[0] <= whole.bounds()[1] - whole.bounds()[0]
+
+
+def test_losses_do_not_depend_on_batches() -> None:
+    rng = np.random.default_rng(7)
+    labels = rng.integers(0, 3, 1000)
+    scores = np.append(10.0 ** rng.uniform(-300, 300, 500), 9 * rng.normal(size=500))
+    scores *= rng.choice([-1.0, 1.0], 1000)
+    found = set()
+    for parts in (1, 7, 64, 1000):
+        metric = Cllr(thresholds="bits").half()
+        for rows in np.array_split(rng.permutation(1000), parts):
+            metric.update(torch.from_numpy(scores[rows]), torch.from_numpy(labels[rows]))
+        found.add(metric.compute().item())
+    assert len(found) == 1
+    assert found.pop() == pytest.approx(value_of(Cllr(), scores, labels), rel=1e-14)
+    losses = np.abs(np.append(scores, [0.0, 5e-324, 1e308]))
+    total = ExactSums.total(ExactSums.of(torch.from_numpy(losses)))
+    assert total == math.fsum(losses)
+    assert ExactSums.total(ExactSums.of(torch.tensor([math.inf, 1.0], dtype=torch.float64))) > 1e308
+
+
+def test_a_collection_on_bits_keeps_one_state() -> None:
+    names = {"eer": SASVEER, "sv": partial(SASVEER, task="sv"), "a_dcf": ADCF}
+    group = MetricCollection({name: make(thresholds="bits") for name, make in names.items()})
+    group.update(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([1, 2, 0]))
+    assert len(group.compute_groups) == 1
 
 
 def test_what_has_no_bounds() -> None:
