@@ -152,6 +152,11 @@ def profile_of(corpus: str | None, lists: Path) -> Profile:
     return found
 
 
+def folder_of(root: Path, name: str) -> Path:
+    """Where a corpus is below a folder: in one of its name, if that has embeddings, else there."""
+    return root / name if any((root / name).rglob("cm_embd_*")) else root
+
+
 def load_corpus(
     root: str | Path,
     protocols: str | Path | None = None,
@@ -171,15 +176,17 @@ def load_corpus(
             shape; by default the one whose lists are there.
         others: Corpora of ``dev`` and ``eval`` where they are not of this one; :func:`trials_from`.
     """
-    root, named = Path(root), {split: one for split, one in (others or {}).items() if one}
-    lists = Path(protocols) if protocols is not None else root
-    profile = corpus if isinstance(corpus, Profile) else profile_of(corpus, lists)
+    above, named = Path(root), {split: one for split, one in (others or {}).items() if one}
+    where = Path(protocols or root)
+    profile = corpus if isinstance(corpus, Profile) else profile_of(corpus, where)
     profile.need("train", *(split for split in SPLITS if split not in named))
+    root = folder_of(above, profile.name)
+    lists = Path(protocols or root)
     utterances = utterances_of(profile, lists)
     asv = partial(load_embeddings, root, "asv_embd_trn")  # read when a training needs them
     train = TrainingSet(utterances, load_embeddings(root, "cm_embd_trn"), asv)
     dev, evaluation = (
-        trials_from(named[split], split, root)
+        trials_from(named[split], split, above)
         if split in named
         else _load_trials(root, lists, split, profile)
         for split in SPLITS
@@ -204,7 +211,7 @@ def trials_from(text: str, split: str, root: Path | None = None) -> TrialSet:
         name, place = "", text
     folder, _, lists = place.partition(",")
     if not folder and root is not None:
-        folder = str(root / name if (root / name).is_dir() else root)
+        folder = str(folder_of(root, name))
     if not folder:
         raise InputError(f"--data.{split}_corpus {text}: where is it? give {text}=FOLDER")
     protocols = Path(lists or folder)
@@ -223,7 +230,7 @@ def load_evaluation(
     root: str | Path, protocols: str | Path | None, name: str | None, profile: Profile
 ) -> TrialsAlone:
     """Trials of a corpus that has no training set, with labels or without; they are only scored."""
-    root = Path(root)
+    root = folder_of(Path(root), profile.name)
     trials = _load_trials(root, Path(protocols or root), "eval", profile)
     return TrialsAlone(corpus_name(root, name), trials)
 

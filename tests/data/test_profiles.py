@@ -512,6 +512,12 @@ def test_dev_and_eval_of_other_corpora(twin: Corpus, tmp_path: Path) -> None:
         assert found.eval.name == "eval"
         assert found.eval.corpus is not None
         assert found.dev.corpus is None
+    save_corpus(twin, tmp_path / "all/asvspoof5", layout="asvspoof5")
+    save_corpus(other, tmp_path / "all/spoofceleb", layout="spoofceleb")
+    names = {"corpus": "asvspoof5", "dev_corpus": "spoofceleb"}
+    below = SASVDataModule(str(tmp_path / "all"), **names).corpus  # type: ignore[arg-type]
+    torch.testing.assert_close(below.dev.asv_scores, other.dev.asv_scores)
+    torch.testing.assert_close(below.eval.asv_scores, twin.eval.asv_scores)
     both = SASVDataModule(scale=0.02, dev_corpus=ways[0], eval_corpus=ways[0])
     both.setup("fit")
     assert torch.equal(both.corpus.dev.label, other.dev.label)
