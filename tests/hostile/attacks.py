@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.hostile.test_files_that_run import CONFIGS, EVIL
 from tests.hostile.test_launcher_options import OPTIONS
 from tests.hostile.test_misleading_data import CASES
 from tests.hostile.test_names_and_headers import scores_of
+from tests.hostile.test_received_files import DESCRIPTIONS, HEADS, ROWS, SETS, TARS, headed
 
 Maker = Callable[[Path], object]
 SECRET = "s3cret-word"
@@ -128,4 +130,8 @@ def hostile_files() -> dict[str, dict[str, Maker]]:
         "text": _written(bombs.TEXTS | bombs.OTHER_KINDS),
         "name": {name: _named(text) for name, text in NAMES.items()},
         "misleading": {name: _misleading(case) for name, case in CASES.items()},
+        "corpus": _written({name: SETS | more for name, more in DESCRIPTIONS.items()}),
+        "tar": _written(TARS),
+        "rows": _written({name: json.dumps(row) for name, row in ROWS.items()}),
+        "head": _written({name: headed(text) for name, text in HEADS.items()}),
     }

@@ -18,6 +18,7 @@ from tests.bad_input.cases import good_files
 from tests.deploy.recordings import export_whole, write_checkpoint, write_voice, write_weights
 from tests.frontends.toys import write_corpus
 from tests.hostile.test_checkpoints import OLD
+from tests.hostile.test_received_files import shards
 from tests.scores.samples import toy_scores
 
 SMALL = ["--data.scale=0.01", "--trainer.accelerator=cpu", "--trainer.max_epochs=1"]
@@ -90,6 +91,11 @@ LAST = "runs/B1/version_0/checkpoints/last.ckpt"
 PICKLE = "data/embeddings/cm_embd_trn.pk"
 STORE = "data/embeddings/cm_embd_trn.safetensors"
 FITTED = "results/fitted/L3t.safetensors"
+SHARD = "b/shard/manifest.json"
+VOICE = (
+    "speakers/anna.safetensors",
+    *("verify", "--bundle=whole", "--name=anna", "--probe=a.wav"),
+)
 WHOLE = ("head.safetensors", "frontends/cm.onnx", "frontends/asv_features.safetensors")
 PARTS = ("bundle.json", "checksums.json", "dev.safetensors", "fusion.safetensors")
 TARGETS: dict[str, list[Target]] = {
@@ -97,6 +103,7 @@ TARGETS: dict[str, list[Target]] = {
         _option("fit", f"--ckpt_path={FILE}", *SMALL),
         _place("fit", LAST, *SOUND["fit"], "--ckpt_path=last"),
         _place("fit", STORE, "fit", "--data.root=data", *SMALL[1:]),
+        _option("fit", f"--data.corpus={FILE}", "--data.root=data", *SMALL[1:]),
     ],
     "validate": [_option("validate", f"--ckpt_path={FILE}", *SMALL)],
     "test": [_option("test", f"--ckpt_path={FILE}", *SMALL)],
@@ -109,10 +116,21 @@ TARGETS: dict[str, list[Target]] = {
     "extract": [
         _option("extract", f"--cm={FILE}", *EXTRACT[1:]),
         _option("extract", f"--protocol={FILE}", *EXTRACT[1:], CM),
+        _place("extract", "audio/x.tar"),
     ],
-    "sweep": [_option("sweep", FILE, "--offline")],
-    "simulate": [_option("simulate", f"--out={FILE}", "--scale=0.01")],
-    "import": [_place("import", PICKLE), _place("import", STORE)],
+    "sweep": [
+        _option("sweep", FILE, "--offline"),
+        _option("sweep", FILE, "--search=optuna", "--runs=1"),
+    ],
+    "simulate": [
+        _option("simulate", f"--out={FILE}", "--scale=0.01"),
+        _option("simulate", f"--corpus={FILE}", "--out=out", "--scale=0.01"),
+    ],
+    "import": [
+        _place("import", PICKLE),
+        _place("import", STORE),
+        _place("import", SHARD, "import", "a/shard", "b/shard", "--out=out"),
+    ],
     "download": [_option("download", f"--out={FILE}", *SOUND["download"][1:])],
     "export": [_place("export", FITTED)],
     "transfer": [
@@ -127,13 +145,18 @@ TARGETS: dict[str, list[Target]] = {
         _option("verify", f"--probe={FILE}", "--bundle=whole", "--enrol=a.wav"),
         _option("verify", f"--list={FILE}", "--bundle=whole", "--enrol=a.wav", "--out=out/x.csv"),
         *(_place("verify", f"whole/{part}") for part in WHOLE),
+        _place("verify", *VOICE),
     ],
     "serve": [_place("serve", f"bundle/{part}") for part in PARTS],
     "enrol": [_option("enrol", FILE, *SOUND["enrol"][2:])],
-    "fuse": [_option("fuse", f"--dev={FILE}", "--eval=good.csv", "--systems=B1,L3t", "--out=out")],
+    "fuse": [
+        _option("fuse", f"--dev={FILE}", "--eval=good.csv", "--systems=B1,L3t", "--out=out"),
+        _option("fuse", f"--systems={FILE}", "--dev=good.csv", "--eval=good.csv", "--out=out"),
+    ],
     "evaluate": [
         _option("evaluate", FILE, "--ci=speaker"),
         _option("evaluate", f"--costs={FILE}", "good.csv"),
+        _place("evaluate", "x.jsonl", "evaluate", "x.jsonl"),
     ],
     "merge": [_option("merge", f"x{COUNTS}", f"--out=out{COUNTS}", place=f"x{COUNTS}")],
     "referee": [_option("referee", FILE)],
@@ -162,6 +185,7 @@ def sound_files(folder: Path) -> Path:
     (folder / "claims.yaml").write_text("claims: [{system: x, metric: cm_eer, published: '1.0'}]")
     shutil.copy(OLD / "best.ckpt", folder / "good.ckpt")
     write_corpus(folder / "audio")
+    shards(folder)
     fitted, bundle = f"--fitted={folder / 'results'}", f"--out={folder / 'bundle'}"
     main(["export", fitted, "--system=L3t", bundle, "--quiet"])
     shutil.copytree(folder / "results", folder / "training")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from lightning_sasv.callbacks.prune import open_study
 from lightning_sasv.cli import main
@@ -41,10 +41,12 @@ from tests.scores.samples import toy_scores
 TRIALS = "asvspoof5-trials"
 
 
+SETS: dict[str, Any] = {name: {"lists": {f"{name}.txt": TRIALS}} for name in ("dev", "eval")}
+
+
 def corpus(here: Path, **more: Any) -> str:
     """A description of a corpus of two lists, with something else in it."""
-    sets = {name: {"lists": {f"{name}.txt": TRIALS}} for name in ("dev", "eval")}
-    (here / "x.yaml").write_text(json.dumps(sets | more))
+    (here / "x.yaml").write_text(json.dumps(SETS | more))
     return "x.yaml"
 
 
@@ -68,6 +70,8 @@ def test_lists_of_a_corpus_stay_in_its_folder(name: str, here: Path, attack: Att
 
 
 DESCRIPTIONS: dict[str, dict[str, Any]] = {
+    "out of its folder": {"dev": {"lists": {OUT_OF_THE_FOLDER[0]: TRIALS}}},
+    "enrolment out of its folder": {"dev": SETS["dev"] | {"enrolment": "../../x"}},
     "no lists": {"dev": {"lists": {}}},
     "a list of lists": {"dev": {"lists": ["dev.txt"]}},
     "details of another kind": {"dev": {"lists": {"dev.txt": TRIALS}, "details": ["x"]}},
@@ -169,11 +173,16 @@ HEADS = {
 }
 
 
+def headed(text: str) -> bytes:
+    """A file of arrays with this in its head."""
+    arrays = {"model": np.ones(3, np.float32), "window": np.ones(4), "mel": np.ones((3, 2))}
+    return save(arrays, {"lightning_sasv": text})
+
+
 @pytest.mark.parametrize("name", HEADS)
 def test_heads_of_small_files(name: str, here: Path) -> None:
     """Speaker models, CM heads and features: what is not as it should be is told in a line."""
-    arrays = {"model": np.ones(3, np.float32), "window": np.ones(4), "mel": np.ones((3, 2))}
-    save_file(arrays, here / "anna.safetensors", {"lightning_sasv": HEADS[name]})
+    (here / "anna.safetensors").write_bytes(headed(HEADS[name]))
     for read in (
         lambda: SpeakerModels(here).read("anna", {}),
         lambda: Head.load(here / "anna.safetensors"),
