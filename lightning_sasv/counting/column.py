@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lightning_sasv.checks import Codes, Floats, blocks
 from lightning_sasv.counting.sums import Sums
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional.grid import Grid
+from lightning_sasv.metrics.functional.grid import Edges, Grid
 from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.trials import TASKS, TrialClass
 
@@ -48,6 +48,7 @@ class Column:
         name: ``sasv``, ``asv`` or ``cm``.
         least: Least bits of the grid by row.
         cuts: Thresholds at which the counts are exact.
+        edges: Thresholds of one's own in place of both grids.
 
     Attributes:
         bits: Of the grid by row: as many as leave it :data:`MOST_BINS` occupied bins, or the least.
@@ -55,10 +56,15 @@ class Column:
         sums: Losses and rejected trials of each row.
     """
 
-    def __init__(self, name: str, least: int, cuts: Sequence[float]) -> None:
+    def __init__(
+        self, name: str, least: int, cuts: Sequence[float], edges: Sequence[float] = ()
+    ) -> None:
         if not 0 <= least <= FINE:
             raise InputError(f"a grid has from 0 to {FINE} bits, got {least}")
-        self.name, self.least, self.bits, self.sums = name, least, FINE, Sums(cuts)
+        if not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
+            raise InputError(f"edges of {name} must be finite and strictly ascending")
+        self.name, self.edges, self.sums = name, tuple(map(float, edges)), Sums(cuts)
+        self.least, self.bits = (0, 0) if self.edges else (least, FINE)
         self._bins, self._fine_bins = Places(self.grid.size), Places(self.fine_grid.size)
         self._coarse: Index = np.empty(0, np.intp)  # place of each occupied fine bin
         self._counts: Any = np.zeros((0, 0), np.int32)  # an array, or sparse where it is large
@@ -90,14 +96,14 @@ class Column:
         return self._fine[:, : self.fine_bins.size]
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> Grid | Edges:
         """The grid by row."""
-        return Grid(self.bits)
+        return Edges(self.edges) if self.edges else Grid(self.bits)
 
     @property
-    def fine_grid(self) -> Grid:
+    def fine_grid(self) -> Grid | Edges:
         """The grid by class."""
-        return Grid(FINE)
+        return Edges(self.edges) if self.edges else Grid(FINE)
 
     def counts(self, rows: int) -> Any:
         """Trials of each row in each occupied bin: an array, or SciPy's sparse one of it."""
@@ -334,7 +340,7 @@ def _with_room(array: Whole, shape: tuple[int, int]) -> Any:
     return larger
 
 
-def _moved(bins: Index, before: Grid, after: Grid) -> Index:
+def _moved(bins: Index, before: Grid | Edges, after: Grid | Edges) -> Index:
     """Bins of a grid on another with fewer edges."""
     return after.bins(np.where(bins == 0, -np.inf, before.upper(bins)))
 

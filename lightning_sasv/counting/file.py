@@ -27,7 +27,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.limits import parse_json
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
-from lightning_sasv.metrics.functional.grid import Grid
+from lightning_sasv.metrics.functional.grid import Edges, Grid
 from lightning_sasv.places import COUNTS, is_counts
 
 FORMAT = "lightning_sasv.counts/1"
@@ -109,6 +109,8 @@ def _packed(column: Column, order: NDArray[np.intp]) -> tuple[dict[str, Any], di
         "cuts": [cut.hex() for cut in column.cuts],
         "huge": huge,
     }
+    if column.edges:
+        facts["edges"] = [edge.hex() for edge in column.edges]
     arrays = {
         "bins": column.bins[bins].astype(np.uint32),
         "limbs": np.array(limbs, np.int64).reshape(rows, 2),
@@ -153,7 +155,8 @@ def _column(name: str, facts: dict[str, Any], arrays: dict[str, Any], rows: int)
     least, bits = int(facts["least"]), int(facts["bits"])
     if not 0 <= least <= bits <= FINE:
         raise InputError(f"{name}: no grid of {bits} bits")
-    column = Column(name, least, [float.fromhex(cut) for cut in facts["cuts"]])
+    cuts, edges = ([float.fromhex(x) for x in facts.get(key, ())] for key in ("cuts", "edges"))
+    column = Column(name, least, cuts, edges)
     column.coarsen(bits)
     bins = _bins(arrays["bins"], column.grid)
     fine = _bins(arrays["fine.bins"], column.fine_grid)
@@ -171,7 +174,7 @@ def _column(name: str, facts: dict[str, Any], arrays: dict[str, Any], rows: int)
     return column
 
 
-def _bins(bins: NDArray[Any], grid: Grid) -> NDArray[np.intp]:
+def _bins(bins: NDArray[Any], grid: Grid | Edges) -> NDArray[np.intp]:
     places = bins.astype(np.intp)
     inside = bins.ndim == 1 and bins.dtype == np.uint32 and (np.diff(places) > 0).all()
     if not inside or (bins.size and places[-1] >= grid.size):

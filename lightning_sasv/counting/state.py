@@ -70,6 +70,8 @@ class Counts:
         costs: Cost models of the a-DCF, or names of presets; their Bayes thresholds are cuts.
         tandem_costs: The same of the countermeasure's DCF.
         cuts: Further thresholds at which the counts shall be exact: of ``sasv``, or by column.
+        edges: Thresholds in place of the grid, such as quantiles of a sample: of every column, or
+            by column. All states that are merged must have the same.
 
     Attributes:
         sources: What was counted.
@@ -88,6 +90,7 @@ class Counts:
         costs: CostModel | str | Iterable[CostModel | str] = "a-dcf1",
         tandem_costs: CostModel | str | Iterable[CostModel | str] = "asvspoof5",
         cuts: Iterable[float] | Mapping[str, Iterable[float]] = (),
+        edges: Sequence[float] | Mapping[str, Sequence[float]] = (),
     ) -> None:
         if not columns or not set(columns) <= set(COLUMNS):
             raise InputError(f"columns must be some of {', '.join(COLUMNS)}, got {list(columns)}")
@@ -103,7 +106,10 @@ class Counts:
         }
         self.columns: dict[str, Column] = {
             name: Column(
-                name, grid if name == "sasv" else max(grid, TANDEM_BITS), sorted(exact[name])
+                name,
+                grid if name == "sasv" else max(grid, TANDEM_BITS),
+                sorted(exact[name]),
+                edges.get(name, ()) if isinstance(edges, Mapping) else edges,
             )
             for name in sorted(columns)
         }
@@ -191,7 +197,7 @@ class Counts:
         Cuts that only one of the two has are dropped: costs there become bounds.
 
         Raises:
-            InputError: Other columns, or a source that both have counted.
+            InputError: Other columns or edges, or a source that both have counted.
 
         Example:
             >>> both = Counts()
@@ -207,6 +213,12 @@ class Counts:
                 f"states of different columns cannot be merged: {list(self.columns)} and "
                 f"{list(other.columns)}"
             )
+        for name, column in other.columns.items() if self.rows and other.rows else ():
+            if column.edges != self.columns[name].edges:
+                raise InputError(
+                    f"states of different edges of {name} cannot be merged; count with the same "
+                    "ones, or with none: grids of bits can"
+                )
         known = {one.trials for one in self.sources}
         twice = [one.name for one in other.sources if one.trials in known]
         if twice:

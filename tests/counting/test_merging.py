@@ -22,7 +22,8 @@ from lightning_sasv.counting.sums import UNIT
 from lightning_sasv.counting.views import by_group
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import sha256
-from lightning_sasv.metrics.registry import Settings
+from lightning_sasv.metrics.functional.points import Classes
+from lightning_sasv.metrics.registry import Settings, explained
 from tests.counting.cases import COLUMNS, count, examples, trials
 
 
@@ -148,6 +149,33 @@ def test_what_cannot_be_merged() -> None:
     copied.add(["target"], sasv=[1.0], source=source._replace(name="copy.parquet", size=99))
     with pytest.raises(InputError, match=r"copy\.parquet is in both states"):
         one.merge(copied)
+
+
+def test_edges_of_ones_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 3, 900).astype(np.int8)
+    scores = 1000 + rng.normal(size=900) + 2 * (labels == 1)
+    edges = np.quantile(scores[::9], np.linspace(0, 1, 40))
+    names = ["sasv_eer", "min_a_dcf", "cllr_min", "cllr"]
+    truth = explained(names, Classes({"sasv": scores}, labels), Settings()).values
+    states = []
+    for rows in (slice(0, 500), slice(500, None), slice(None)):
+        states.append(Counts(edges=edges))
+        states[-1].add(labels[rows], [f"s{k}" for k in labels[rows]], sasv=scores[rows])
+    assert digest(states[0] + states[1], tmp_path) == digest(states[2], tmp_path)
+    whole = Counts.load(tmp_path / "x.counts.safetensors")
+    assert whole.columns["sasv"].edges == tuple(edges)
+    exact = whole.refine([{"labels": labels, "sasv": scores}])
+    for name, one in whole.metrics(names=names).items():
+        assert one.low - 1e-12 <= truth[name] <= one.high + 1e-12, name
+        assert exact[name].value == pytest.approx(truth[name], abs=1e-12), name
+    for other in (Counts(edges=edges[1:]), Counts()):
+        other.add(["target"], sasv=[1.0])
+        for pair in ((whole, other), (other, whole)):
+            with pytest.raises(InputError, match="different edges of sasv cannot be merged"):
+                pair[0].merge(pair[1])
+    with pytest.raises(InputError, match="finite and strictly ascending"):
+        Counts(edges=[1.0, 0.0])
 
 
 def test_cuts_of_one_state_alone_become_bounds() -> None:

@@ -114,3 +114,34 @@ class Grid(NamedTuple):
         keys ^= sign  # downwards from -1 for negative scores
         keys += self._side
         return keys
+
+
+class Edges(NamedTuple):
+    """Bins between thresholds of one's own, in place of a :class:`Grid`.
+
+    Attributes:
+        values: Ascending; a bin ends with each, and a last one holds what is above all of them.
+
+    Example:
+        >>> Edges((0.0, 1.0)).bins(np.array([-1.0, 0.0, 0.5, 2.0]))
+        array([0, 0, 1, 2])
+    """
+
+    values: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of bins."""
+        return len(self.values) + 1
+
+    def bins(self, scores: Floats) -> Index:
+        """The bin of each score, none of which may be NaN."""
+        return np.searchsorted(self.values, scores)
+
+    def upper(self, bins: Index) -> Floats:
+        """The largest score of some bins."""
+        return np.append(self.values, np.inf)[bins]
+
+    def lower(self, bins: Index) -> Floats:
+        """The smallest finite score of some bins."""
+        return np.nextafter(np.append(-np.inf, self.values)[bins], np.inf)
