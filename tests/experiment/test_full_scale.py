@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 def test_the_systems_come_out_in_the_order_of_the_paper(tmp_path: Path) -> None:
     """And the two processes of the command stay below 3 GB together."""
-    shown, peak = run_measured(tmp_path, "table", "--out=out", "--processes=2")
+    shown, peak = run_measured(tmp_path, "table", "--out=out", "--processes=2", "--replicates=199")
     metrics = read_metrics(tmp_path / "out/metrics.json")
     assert len(metrics["B1"]["sets"]["eval"]["per_seed"]) == 6
     checks = order_checks(make_rows(metrics, list(PAPER)))

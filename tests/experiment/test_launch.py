@@ -75,8 +75,8 @@ def test_a_failed_job_is_named_with_its_logs(
 
     monkeypatch.setattr(run_module, "run_job", fail)
     recipe = Recipe(data={"scale": 0.02}, trainer={"max_epochs": 1})
-    job = Job(recipe, (1, 2), ("B1",), tmp_path / "out", stack=1)
-    with pytest.raises(RunError, match=r"2 of 2 submitted jobs failed .*no disk for seed 1") as e:
+    job = Job(recipe, (1, 2), ("B1",), tmp_path / "out", stack=2)
+    with pytest.raises(RunError, match=r"1 of 1 submitted jobs failed .*no disk for seed 1") as e:
         launch_module.launch(job, "local")
     assert str(tmp_path / "out/jobs") in str(e.value)
 
