@@ -16,6 +16,7 @@ from lightning_sasv.deploy.card_tables import by_attack, measured_on, percent, s
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.unsure import no_verdict
 from lightning_sasv.files import write_text
+from lightning_sasv.fusion.conformal import outside_in_words
 from lightning_sasv.fusion.doubts import warning_lines
 from lightning_sasv.trials import CLASS_ORDER, Scores
 
@@ -96,12 +97,8 @@ def inversion_lines(content: Mapping[str, Any]) -> list[str]:
 def unsure_lines(content: Mapping[str, Any]) -> list[str]:
     """When the third verdict is given, and how often it was."""
     about, costs = content.get("unsure", {}), as_cost_model(content["costs"])
-    level = f"{100 * about.get('level', 0.0):g} %"
-    lines = [
-        no_verdict(content)
-        or f"unsure: outside what dev measured at the level {level}, in about {level} of trials "
-        "of speakers like those of dev; replaces accepts only"
-    ]
+    said = outside_in_words(about.get("level", 0.0))
+    lines = [no_verdict(content) or f"unsure: {said}; replaces accepts only"]
     if "c_abstain" in content["costs"]:
         lines.append(f"unsure: where deciding nothing, at {costs.c_abstain:g}, costs least")
         lines += [costs.idle_c_abstain] if costs.idle_c_abstain else []

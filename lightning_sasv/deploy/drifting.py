@@ -150,8 +150,9 @@ def outside(
 
     All its conformal p-values are at most ``level`` there, see :class:`Measured`.
     """
-    judged = scorer.system.columns.scores  # measures of quality are not
-    found = scorer.measured or measured_by(reference.scores[:judged], reference.label)
+    columns = scorer.system.columns.without_quality()
+    judged = columns.scores
+    found = scorer.measured or measured_by(reference.scores[:judged], reference.label, columns)
     return None if found.least_level > level else found.outside(new[:judged], level)
 
 

@@ -158,7 +158,7 @@ def decide(
     chosen = [choose_system(systems, system)] if system or not compare else list(able)
     tell(warning_lines({name: able[name] for name in chosen}))
     chosen_one = systems[choose_system(systems, system)]
-    measured = None if level is None else _measured(fitted, chosen_one, level)
+    measured = None if level is None else _measured(fitted, chosen_one, level, tell)
     decisions = decide_trials(table, systems, model, policy, system, compare, measured)
     tell([one for one in (decisions.note, model.idle_c_abstain) if one])
     decisions.write(out)
@@ -238,9 +238,9 @@ def _fused(table: ScoreTable, system: FittedSystem) -> FusedScores:
     return FusedScores(*(np.asarray(column) for column in fused))
 
 
-def _measured(fitted: str, system: FittedSystem, level: float) -> Outside:
+def _measured(fitted: str, system: FittedSystem, level: float, tell: Tell) -> Outside:
     """What lies outside of what the dev scores of a folder measured."""
-    from lightning_sasv.fusion.conformal import measure
+    from lightning_sasv.fusion.conformal import measure, outside_in_words
     from lightning_sasv.results import scores_file
     from lightning_sasv.scores import read_table
 
@@ -256,6 +256,7 @@ def _measured(fitted: str, system: FittedSystem, level: float) -> Outside:
             f"--level must lie in [{found.least_level:.4g}, 1), the least possible one for the "
             f"smallest class of {path}; got {level:g}"
         )
+    tell([f"unsure: would be accepted, but lies {outside_in_words(level)}"])
     return partial(found.outside, level=level)
 
 

@@ -26,6 +26,18 @@ LEVEL = 0.01
 DEGREES_OF_FREEDOM = 4.0
 
 
+def outside_in_words(level: float) -> str:
+    """What it means to be outside at a level, and how often that is.
+
+    Example:
+        >>> outside_in_words(0.01).partition(", ")[2]
+        'in about 1 % of trials of speakers like those of dev'
+    """
+    share = f"{100 * level:g} %"
+    often = f"in about {share} of trials of speakers like those of dev"
+    return f"outside what dev measured at the level {share}, {often}"
+
+
 class Measured:
     """What the development trials of each class measured; classes ordered as ``TrialClass``.
 

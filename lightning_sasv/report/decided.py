@@ -14,7 +14,7 @@ from lightning_sasv.checks import Floats
 from lightning_sasv.decisions import CostModel, abstain, accept, empirical_cost, inversions
 from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import FittedSystem
-from lightning_sasv.fusion.conformal import LEVEL, Measured, measure
+from lightning_sasv.fusion.conformal import LEVEL, Measured, measure, outside_in_words
 from lightning_sasv.metrics_file import blocks
 from lightning_sasv.report.draws import settings_of
 from lightning_sasv.results import Results
@@ -112,7 +112,8 @@ def _columns(system: FittedSystem, trials: Scores) -> Floats | None:
 def _measured(system: FittedSystem, dev: Scores) -> Measured | None:
     scores = _columns(system, dev)
     try:
-        found = None if scores is None else measure(scores, np.asarray(dev.label))
+        columns = system.columns.without_quality()
+        found = None if scores is None else measure(scores, np.asarray(dev.label), columns)
     except InputError:
         return None
     return found if found is not None and found.least_level <= LEVEL else None
@@ -133,12 +134,10 @@ def decided_section(results: Results) -> str:
     unsure = [f"unsure {code}s" for code in CLASS_ORDER]
     heads = ["system", "inversions", "policy a-DCF"]
     heads += [*unsure, "accepted spoofs caught", "a-DCF then"]
-    level = f"{100 * LEVEL:g} %"
     how = (
         f"Inversions: of {len(results.scores):,} {results.split} trials, those rejected though an "
-        "accepted one is no better in any score. Unsure: would be accepted, but lies outside what "
-        f"dev measured at the level {level}, in about {level} of trials of speakers like those of "
-        "dev; it counts as no error and without a price."
+        "accepted one is no better in any score. Unsure: would be accepted, but lies "
+        f"{outside_in_words(LEVEL)}; it counts as no error and without a price."
     )
     price = (
         "At a price: where deciding nothing costs c_abstain, the policy does so wherever that is "

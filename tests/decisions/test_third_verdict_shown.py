@@ -14,7 +14,9 @@ from lightning_sasv.cli import main
 from lightning_sasv.decisions import PRESETS, abstain, accept, empirical_cost
 from lightning_sasv.deploy import load
 from lightning_sasv.fitted import read_fitted
-from lightning_sasv.scores import read_scores, write_scores
+from lightning_sasv.fusion.conformal import measure
+from lightning_sasv.scores import read_scores, read_table, write_scores
+from tests.helpers import failure_of
 from tests.scores.samples import toy_scores
 
 COSTS = replace(PRESETS["a-dcf1"], c_abstain=0.2)
@@ -72,3 +74,22 @@ def test_decide_and_the_card_show_them_too(fused: Path, capsys: pytest.CaptureFi
     assert f"- on dev unsure: {text}; policy a-DCF {cost.normalised:.4f}\n" in card
     assert "where deciding nothing, at 0.2, costs least" in card
     assert f"| policy a-DCF | {cost.normalised:.4f} |" in card
+
+
+def test_decide_leaves_open_what_the_dev_scores_of_the_folder_did_not_measure(
+    fused: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials, out = read_scores(fused / "dev.csv"), fused / "left_open.csv"
+    words = ["decide", fused / "dev.csv", "--fitted", fused / "out", "--out", out]
+    capsys.readouterr()
+    main([str(word) for word in (*words, "--level", "0.05")])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "in about 5 % of trials of speakers like those of dev" in said
+    pairs = np.stack([trials.asv, trials.cm])
+    outside = measure(pairs, trials.label).outside(pairs, 0.05)
+    llrs = read_fitted(fused / "out" / "fitted" / "M3d.safetensors").of(trials)
+    accepted = np.asarray(accept(llrs, PRESETS["a-dcf1"]))
+    expected = np.where(accepted, np.where(outside, "unsure", "accept"), "reject")
+    assert read_table(out).text("decision").tolist() == expected.tolist()
+    assert {"unsure", "accept", "reject"} == {*expected.tolist()}
+    assert "the least possible one" in failure_of(capsys, *words, "--level", "0.0001")
