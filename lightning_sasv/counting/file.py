@@ -62,7 +62,10 @@ def save_counts(counts: Counts, path: str | Path) -> Path:
         tensors |= {f"{name}.{key}": array for key, array in arrays.items()}
     text = json.dumps(header, sort_keys=True, ensure_ascii=True)
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, {_HEADER: text})
+        try:
+            save_file(tensors, temporary, {_HEADER: text})
+        except SafetensorError as error:  # a full disk, a folder without permission
+            raise OSError(str(error)) from None
     return Path(path)
 
 

@@ -147,6 +147,8 @@ def _check_files(
     files: Mapping[str, str], state: str | None, refine: Sequence[str], overwrite: bool
 ) -> None:
     """Refuse what cannot be written or refined, before anything is counted."""
+    if state is not None and not is_counts(state):
+        raise InputError(f"--state {state}: a file of counts is called NAME{COUNTS}")
     if state is not None and len(files) > 1:
         raise InputError(
             f"--state {state}: a state is of one system, here are {len(files)} files; count each "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -121,11 +122,26 @@ def rows_of(path: str | Path) -> int:
 
     path = Path(path)
     if first_bytes(path) == MAGIC:
-        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        with _readable(path):
+            return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
     with path.open("rb") as file:
         head = file.read(1 << 20)
     lines = max(head.count(b"\n"), 1)
-    return int(path.stat().st_size / (len(head) / lines))
+    return path.stat().st_size * lines // max(len(head), 1)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say which file it is that polars cannot read as Parquet."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(
+            f"{path}: not a readable Parquet file ({reason}); write it again"
+        ) from None
 
 
 def _parquet(path: Path, how: Reading) -> Iterator[ScoreTable]:
@@ -134,7 +150,7 @@ def _parquet(path: Path, how: Reading) -> Iterator[ScoreTable]:
     if how.format not in (None, "parquet"):
         raise InputError(f"{path}, line 1: this is a Parquet file, not {how.format}; drop --format")
     start = 0
-    try:
+    with _readable(path):
         for batch in pl.scan_parquet(path, glob=False).collect_batches(
             chunk_size=ROWS, maintain_order=True
         ):
@@ -142,11 +158,6 @@ def _parquet(path: Path, how: Reading) -> Iterator[ScoreTable]:
             table = ScoreTable(frame, path, "parquet", lambda row, first=first: first + row + 1)  # type: ignore[misc]
             yield canonical(table, LAYOUTS["parquet"], how.labels)
             start += len(frame)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(
-            f"{path}: not a readable Parquet file ({reason}); write it again"
-        ) from None
 
 
 def _text(path: Path, how: Reading) -> Iterator[ScoreTable]:

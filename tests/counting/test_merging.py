@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from lightning_sasv.counting import Counts, column, file
@@ -293,7 +294,12 @@ def test_a_state_that_is_interrupted_leaves_no_file(
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(file, "save_file", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        _saved(tmp_path)
-    assert not list(tmp_path.iterdir())
+    def full(_: Any, path: Path, __: Any) -> None:
+        path.write_bytes(b"half")
+        raise SafetensorError("No space left on device")
+
+    for fails, error in ((interrupted, KeyboardInterrupt), (full, InputError)):
+        monkeypatch.setattr(file, "save_file", fails)
+        with pytest.raises(error):
+            _saved(tmp_path)
+        assert not list(tmp_path.iterdir())

@@ -65,7 +65,7 @@ def test_refined_values_are_exact(convention: Any, fine: int) -> None:
 def check(found: dict[str, Bounded], truth: dict[str, float], seed: int) -> None:
     """Refined values are those of the trials."""
     for name, one in found.items():
-        if name.endswith("_eer"):
+        if name.endswith("_eer") and name != "t_eer":  # which is found along a path, in steps
             assert one.value == truth[name], (seed, name)
         elif math.isnan(truth[name]):
             assert math.isnan(one.value), (seed, name)

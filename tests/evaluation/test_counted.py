@@ -298,6 +298,18 @@ def test_bad_files(files: Path, frame: pl.DataFrame) -> None:
     frame.with_columns(pl.lit(None, pl.Float64).alias("sasv_score")).write_parquet("null.parquet")
     with pytest.raises(InputError, match=r"null\.parquet, row 1, column sasv_score"):
         counted("null.parquet")
+    Path("cut.parquet").write_bytes(Path("all.parquet").read_bytes()[:9000])
+    Path("empty.csv").write_text("")
+    for name, message in (
+        ("cut.parquet", "readable Parquet"),
+        ("empty.csv", "line 1: the file is"),
+    ):
+        with pytest.raises(InputError, match=rf"{name}.*{message}"):
+            counted(name, begin=lambda *_: lambda *_: None)  # of how many rows, for a bar
+        with pytest.raises(InputError, match=rf"{name}.*{message}"):
+            evaluate(name, memory="1KB")
+    with pytest.raises(InputError, match="--state x: a file of counts is called"):
+        counted("all.csv", state="x")
     with pytest.raises(InputError, match="--out x: a file of counts is called"):
         merge(["a.counts.safetensors"], "x")
     evaluate("all.csv", state="a.counts.safetensors", ci="none")
