@@ -96,7 +96,7 @@ def _rows(content: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Name and cells: every system on the target, then every condition of one of them."""
     for name, entry in content["systems"].items():
         yield f"{name}", _cells(entry["target"])
-        yield f"{name} on {content['source']}", _cells(entry["source"])
+        yield f"{name} on the source", _cells(entry["source"])
     for column, groups in content["by"].items():
         for value, values in groups.items():
             yield f"{content['system']}, {column} {value}", _cells(values)
