@@ -30,7 +30,7 @@ def write_report(
     folder: str,
     out: str | None = None,
     figures: str | None = None,
-    replicates: int = 400,
+    replicates: int = 1000,
     allow_part: bool = False,
     overwrite: bool = False,
     systems: str | None = None,

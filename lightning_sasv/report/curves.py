@@ -5,6 +5,7 @@ Every number that is printed as a number is exact; only lines and histograms are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from lightning_sasv.checks import Codes, Floats, split
-from lightning_sasv.decisions import PRESETS
+from lightning_sasv.decisions import PRESETS, CostModel
+from lightning_sasv.metrics.comparisons import PRIMARY
 from lightning_sasv.metrics.functional import (
     DCF,
     TandemEER,
@@ -25,7 +27,9 @@ from lightning_sasv.metrics.functional import (
     t_eer_path,
 )
 from lightning_sasv.metrics.functional.points import Steps
-from lightning_sasv.report.draws import OVER_SEEDS, draw_seeds
+from lightning_sasv.metrics.registry import NO_LLR
+from lightning_sasv.metrics_file import blocks
+from lightning_sasv.report.draws import OVER_SEEDS, draw_seeds, settings_of
 from lightning_sasv.report.planes import Base, Pair, find_pairs, robust_range
 from lightning_sasv.report.sure import Sure, judge, sureness
 from lightning_sasv.results import Results
@@ -39,6 +43,9 @@ DET_LIMITS = (2e-4, 0.6)
 
 DET_CELLS = 600
 """A DET curve keeps one point per cell of a grid of so many cells per axis."""
+
+OWN = "of these results"
+"""Name of a cost model that is no preset."""
 
 PATH_RHOS = (0.1, 0.5, 0.9)
 DET_TASKS = ("sasv", "sv", "spf")
@@ -105,7 +112,7 @@ class Costs(NamedTuple):
     Attributes:
         thresholds: Ascending.
         rates: Rejected share of the targets, accepted shares of the nontargets and of the spoofs.
-        presets: a-DCF of each preset of ``decisions``.
+        presets: a-DCF of each cost model.
     """
 
     thresholds: Floats
@@ -113,9 +120,11 @@ class Costs(NamedTuple):
     presets: dict[str, DCF]
 
 
-def costs_over_thresholds(scores: Floats, labels: Codes, points: int = 241) -> Costs:
+def costs_over_thresholds(
+    scores: Floats, labels: Codes, models: Mapping[str, CostModel] = PRESETS, points: int = 241
+) -> Costs:
     """Error rates at thresholds over the range of the scores, those of the minima among them."""
-    presets = {name: a_dcf(scores, labels, model) for name, model in PRESETS.items()}
+    presets = {name: a_dcf(scores, labels, model) for name, model in models.items()}
     limits = robust_range(scores, labels)
     marks = [found.threshold for found in presets.values()]
     targets = scores[labels == TrialClass.TARGET]
@@ -154,11 +163,11 @@ class Material:
     results: Results
     pairs: list[Pair]
     bases: list[Base]
-    replicates: int = 400
+    replicates: int = 1000
     paper: bool = True
 
     @classmethod
-    def of(cls, results: Results, replicates: int = 400, paper: bool = True) -> Material:
+    def of(cls, results: Results, replicates: int = 1000, paper: bool = True) -> Material:
         """The material of a folder of results."""
         return cls(results, *find_pairs(results.scores, results.systems), replicates, paper)
 
@@ -172,6 +181,33 @@ class Material:
             draws = draw_seeds(results.of_seeds, names, n)
             return judge(draws, OVER_SEEDS, results.whole, results.split)
         return sureness(results.fused, results.scores, results.metrics, results.split, n)
+
+    @property
+    def chosen(self) -> str:
+        """The system that is shown first: the best on dev, or here where dev is not known."""
+        best = self.sure.reference.get(PRIMARY, "")
+        lowest = min(self.det, key=lambda name: self.det[name]["sasv"].eer)
+        return best if best in self.det and self.sure.on_dev else lowest
+
+    def is_llr(self, name: str) -> bool:
+        """Whether the score of a system is not known to be no log-likelihood ratio."""
+        system = self.results.systems.get(name)
+        entry = self.results.metrics.get(name, {}).get("sets", {}).get(self.results.split, {})
+        noted = entry.get("undefined", {}).get("act_a_dcf") == NO_LLR
+        return not noted and (system is None or system.gives_llrs)
+
+    @cached_property
+    def own_costs(self) -> tuple[str, CostModel]:
+        """The cost model of the results and what it is called; a-dcf1 where it is not recorded."""
+        of = next((of for _, _, of in blocks(self.results.shown, self.results.split)), None)
+        how = None if of is None else settings_of(of)
+        model = PRESETS["a-dcf1"] if how is None else how.costs
+        return next((name for name, one in PRESETS.items() if one == model), OWN), model
+
+    @cached_property
+    def cost_models(self) -> dict[str, CostModel]:
+        """Cost models by name: the presets, and that of the results if it is none of them."""
+        return PRESETS | dict([self.own_costs])
 
     @cached_property
     def det(self) -> dict[str, dict[str, DET]]:

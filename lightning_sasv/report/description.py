@@ -115,6 +115,7 @@ class Panel:
         caption: What the page says below it.
         height: In the page: share of its width, and the least and the most pixels.
         below: A lower panel that belongs to it.
+        beside: Words right of the frame, and the heights where they stand.
     """
 
     x: Axis
@@ -129,6 +130,7 @@ class Panel:
     caption: str = ""
     height: tuple[float, float, float] = (0.0, 340.0, 340.0)
     below: Panel | None = None
+    beside: Sequence[tuple[float, str]] = ()
 
 
 @dataclass(frozen=True)

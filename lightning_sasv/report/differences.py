@@ -17,6 +17,8 @@ from lightning_sasv.report.description import Axis, Figure, Panel, Series, share
 
 NAMED = 0.1
 """Speakers with a larger share of all misses are named."""
+FAR = 8
+"""Differences beyond so many times the middle one lie on the edge of the forest."""
 
 
 class _Difference(NamedTuple):
@@ -71,29 +73,42 @@ def forest(material: Material) -> Figure | None:
 def _forest(
     metric: str, best: str, rows: Sequence[_Difference], still: Mapping[str, _Difference]
 ) -> Panel:
-    ends = [0.0, *(v for row in rows for v in row[:3] if math.isfinite(v))]
-    margin = 0.05 * (max(ends) - min(ends)) + 1e-9
-    title = f"{METRICS[metric].title()} − that of {best}"
-    x = Axis(min(ends) - margin, max(ends) + margin, title)
+    low, high = _reach(rows)
+    edge = 0.015 * (high - low)
+    x = Axis(low, high, f"{METRICS[metric].title()} − that of {best}")
     series = [Series("rule", "zero", [0.0])]
     for k, row in enumerate(rows):
         own = still.get(row.name)
-        line = Series("line", "diagonal" if own else "total", [row.low, row.high], [k, k])
-        series += [line, Series("points", "total", [row.value], [k], hover="{x:.3f}")]
+        ends, at = (np.clip(one, low + edge, high - edge) for one in (row[1:3], row.value))
+        line = Series("line", "diagonal" if own else "total", ends, [k, k])
+        hover = f"{row.value:.3g} [{row.low:.3g}, {row.high:.3g}]"
+        series += [line, Series("points", "total", [at], [k], hover=hover)]
         if own is not None:
-            series.append(Series("line", "total", [own.low, own.high], [k, k]))
+            thick = np.clip((own.low, own.high), low + edge, high - edge)
+            series.append(Series("line", "total", thick, [k, k]))
     height = 70 + 28.0 * len(rows)
-    y = Axis(-0.6, len(rows) - 0.4, "", [(k, _row_title(row)) for k, row in enumerate(rows)])
-    of = {"metric": metric}
-    return Panel(x, y, series, METRICS[metric].spoken, of=of, height=(0, height, height))
+    y = Axis(-0.6, len(rows) - 0.4, "", [(k, row.name) for k, row in enumerate(rows)])
+    beside = [(k, _beside(row, low <= row.value <= high)) for k, row in enumerate(rows)]
+    title, of = METRICS[metric].spoken, {"metric": metric}
+    return Panel(x, y, series, title, of=of, height=(0, height, height), beside=beside)
 
 
-def _row_title(row: _Difference) -> str:
-    """``L3c, p 0.14, ≥ 380 speakers``."""
-    title = f"{row.name}, p {row.p:.2g}"
+def _reach(rows: Sequence[_Difference]) -> tuple[float, float]:
+    """Ends of the axis: a system that is far worse than most is not to hide what is near 0."""
+    far = [max(abs(end) for end in (row.value, row.low, row.high)) for row in rows]
+    limit = FAR * float(np.nanmedian(far))
+    near = [end for row in rows for end in (row.value, row.low, row.high) if abs(end) <= limit]
+    low, high = min(0.0, *near), max(0.0, *near)
+    margin = 0.05 * (high - low) + 1e-9
+    return low - margin, high + margin
+
+
+def _beside(row: _Difference, inside: bool) -> str:
+    """``p 0.14, ≥ 380 speakers``; the difference of a mark that lies on the edge."""
+    text = f"p {row.p:.2g}" if inside else f"{row.value:+.3g}, p {row.p:.2g}"
     if not math.isfinite(row.needed):
-        return title
-    return f"{title}, ≥ {float(f'{row.needed:.2g}'):,.0f} speakers"
+        return text
+    return f"{text}, ≥ {float(f'{row.needed:.2g}'):,.0f} speakers"
 
 
 def speakers(material: Material) -> Figure | None:

@@ -138,17 +138,20 @@ def draw(figure: Figure) -> Drawing | None:
 
 def _label(drawing: Drawing, grid: Any, figure: Figure, shared_axis: bool) -> None:
     """Names of axes and a legend that stand once for several panels."""
+    from matplotlib.patches import Patch
+
     if shared_axis:
         for axes in grid[:, 1:].flat:
             axes.set_ylabel("")
     if figure.labels is not None:
         drawing.supxlabel(figure.labels[0], fontsize=9)
         drawing.supylabel(figure.labels[1], fontsize=9)
-    handles, names = grid[0, 0].get_legend_handles_labels()
-    if figure.legend == "shared" and names:
-        legend = drawing.legend(handles, names, loc="outside upper center", ncols=3)
+    named = [axes.get_legend_handles_labels() for axes in grid.flat]
+    keys = {name: key for keys, names in named for key, name in zip(keys, names, strict=True)}
+    if figure.legend == "shared" and keys:
+        legend = drawing.legend(keys.values(), keys, loc="outside upper center", ncols=3)
         for handle in filter(None, legend.legend_handles):
-            handle.set_alpha(1)
+            handle.set_alpha(0.3 if isinstance(handle, Patch) else 1)
 
 
 def _draw_panel(axes: Axes, panel: Panel, figure: Figure) -> None:
@@ -158,6 +161,10 @@ def _draw_panel(axes: Axes, panel: Panel, figure: Figure) -> None:
     if figure.labels is None:
         axes.set_xlabel(", ".join([panel.x.label, *panel.notes]).removeprefix(", "))
         axes.set_ylabel(panel.y.label)
+    if panel.beside:
+        right = axes.secondary_yaxis("right")
+        right.set_yticks([at for at, _ in panel.beside], [text for _, text in panel.beside])
+        right.tick_params(length=0)
     long = max(len(other.title) for other in figure.panels) > 24
     font: dict[str, Any] = {"fontsize": 8} if long else {"fontsize": 9, "fontweight": "bold"}
     axes.set_title(panel.title, loc="left", **font)

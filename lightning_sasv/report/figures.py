@@ -369,22 +369,24 @@ def a_dcf(material: Material) -> Figure:
     names = material.results.fused
     panels = [panel for name in names for panel in _cost_panels(material, name)]
     labels = ("threshold (● minimum, ◆ actual at the Bayes threshold)", "normalised a-DCF")
-    choices = {"preset": {name: name for name in PRESETS}}
+    choices = {"preset": {name: name for name in material.cost_models}}
     return Figure("a_dcf", "a-DCF over thresholds", panels, "", choices, labels=labels)
 
 
 def _cost_panels(material: Material, name: str) -> Iterator[Panel]:
     scores = material.results.fused[name]
-    costs = curves.costs_over_thresholds(scores, material.results.scores.label)
+    models = material.cost_models
+    costs = curves.costs_over_thresholds(scores, material.results.scores.label, models)
     x = _axis(material, scores, f"threshold on the SASV score of {name}")
     y = Axis(0, 1.25, "normalised a-DCF")
     every = Panel(x, y, [], name, of={"system": name}, only="file")
-    for style, (preset, model) in zip(cycle(COST_STYLES), PRESETS.items(), strict=False):
+    for style, (preset, model) in zip(cycle(COST_STYLES), models.items(), strict=False):
         found, bayes = costs.presets[preset], -model.log_beta
         parts = np.array(model.weights)[:, None] / model.default_cost * costs.rates
         hover = "threshold {x:.3g}: a-DCF {y:.3f}"
         total = Series("line", "total", costs.thresholds, parts.sum(axis=0), "a-DCF", hover=hover)
-        spots = (("circle", found.threshold, found.min), ("diamond", bayes, found.actual))
+        spots = [("circle", found.threshold, found.min)]
+        spots += [("diamond", bayes, found.actual)] if material.is_llr(name) else []
         marks = [
             Series("points", "total", [at], [min(cost, 1.24)], mark=mark)
             for mark, at, cost in spots
@@ -397,7 +399,8 @@ def _cost_panels(material: Material, name: str) -> Iterator[Panel]:
             series.append(Series("line", str(code), costs.thresholds, part, label))
         series += [Series("rule", "threshold", [bayes]), *marks]
         words = {"at": _signed(found.threshold), "bayes": _signed(bayes, ".3f"), "model": model}
-        caption = WORDS["a_dcf"].format(found=found, **words)
+        actual = WORDS["actual" if material.is_llr(name) else "no actual"]
+        caption = WORDS["a_dcf"].format(found=found, actual=actual.format(found=found), **words)
         of, height = {"system": name, "preset": preset}, (0.0, 360.0, 360.0)
         yield replace(every, series=series, of=of, only="page", caption=caption, height=height)
     yield every

@@ -15,7 +15,6 @@ from string import Template
 from typing import Any
 
 from lightning_sasv import __version__
-from lightning_sasv.decisions import PRESETS
 from lightning_sasv.files import finite
 from lightning_sasv.metrics.functional import Settings, all_metrics
 from lightning_sasv.metrics_file import blocks, of_in, twin_words, values_in
@@ -77,7 +76,9 @@ def render_page(
         tandem=html_tables.tandem_table(Shown(results.shown, results.split, [*results.fused])),
         scale=escape("; ".join(twin_words(results.shown)).removeprefix("simulated, ")),
         counted=WORDS["counted"][data["trials"]["complete"]].format(**counts),
-        presets="".join(f'<button type="button" data-preset="{p}">{p}</button>' for p in PRESETS),
+        presets="".join(
+            f'<button type="button" data-preset="{p}">{p}</button>' for p in material.cost_models
+        ),
         split=escape(results.split),
         attacks_table=tables.get("attacks", ""),
         sampled="{:,} target, {:,} nontarget and {:,} spoof".format(*data["sample"]["sizes"]),
@@ -87,7 +88,9 @@ def render_page(
         convention=escape(html_tables.words_of(results, "eer_convention")),
         seeds=_seeds(results.source, pages or {}),
         made_from=escape(name if results.source == results.folder else f"{name}, folder {source}"),
-        cost_models="; ".join(WORDS["costs"].format(name=n, m=m) for n, m in PRESETS.items()),
+        cost_models="; ".join(
+            WORDS["costs"].format(name=n, m=m) for n, m in material.cost_models.items()
+        ),
         data=as_json(data),
         script=script,
     )

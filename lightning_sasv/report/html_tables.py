@@ -81,9 +81,9 @@ class Shown:
     spread: bool = False
     paper: bool = False
 
-    def values(self, name: str) -> dict[str, Any]:
-        """Metrics of a system."""
-        return values_in(self.metrics.get(name, {}), self.split)
+    def values(self, name: str, split: str | None = None) -> dict[str, Any]:
+        """Metrics of a system on the set, or on another one."""
+        return values_in(self.metrics.get(name, {}), split or self.split)
 
     def about(self, name: str, part: str) -> dict[str, Any]:
         """Another part of what is known of a system on the set: ``undefined``, ``spread``."""
@@ -304,10 +304,14 @@ def _card(metric: Metric, shown: Shown) -> str:
     here = {name: v for name, v in shown.column(metric.name).items() if math.isfinite(v)}
     if not here:
         return ""
-    best = shown.sure.reference.get(metric.name)
-    chosen = "chosen on dev" if shown.sure.on_dev else "lowest here"
-    if best not in here:
-        best, chosen = min(here, key=lambda name: here[name]), "lowest here"
+    best, on_dev = shown.sure.reference.get(metric.name, ""), shown.sure.on_dev
+    names = best
+    if best not in here:  # nothing was drawn
+        dev = {name: value_of(shown.values(name, "dev"), metric.name) for name in here}
+        on_dev = shown.split != "dev" and not any(map(math.isnan, dev.values()))
+        best = min(here, key=(dev if on_dev else here).__getitem__)
+        names = ", ".join(name for name in here if here[name] == here[best])  # of one pair
+    chosen = "chosen on dev" if on_dev else "lowest here"
     others = len(shown.sure.alike(metric.name)) - 1
     near = f", and {others} other{'s' * (others > 1)} not distinguishable" if others > 0 else ""
     at = f" ({escape(_named(shown.costs))})" if metric.unit == "cost" else ""
@@ -320,7 +324,7 @@ def _card(metric: Metric, shown: Shown) -> str:
     return (
         f'<div class="card"><span>{escape(metric.spoken)}{at}, {escape(shown.split)}, {chosen}'
         f"</span><b>{metric.text(here[best], ON_PAGE)}{unit}</b>{interval}"
-        f"<em>{escape(best)}{near}</em>{whisker}</div>"
+        f"<em>{escape(names)}{near}</em>{whisker}</div>"
     )
 
 

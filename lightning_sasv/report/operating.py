@@ -106,8 +106,8 @@ class _Row(NamedTuple):
 
 def operating_points(material: Material) -> Figure:
     """Costs of every system over operating points; between actual and smallest lies its loss."""
-    labels = ("τ = −log β̃", "normalised a-DCF")
-    x, y = Axis(-6.4, 6.4, labels[0]), Axis(0, 1.1, labels[1])
+    labels = ("τ = −log β̃, with ρ̃ = 2/3", "normalised a-DCF")
+    x, y = Axis(-6.4, 6.4, "τ = −log β̃"), Axis(0, 1.1, labels[1])
     panels, data = [], []
     for name in material.results.fused:
         for rho, rows in _rows(material, name):
@@ -137,22 +137,27 @@ def _rows(material: Material, name: str) -> Iterator[tuple[str, list[_Row]]]:
     none = np.full(TAUS.size, math.nan)
     for key, rho in sorted(RHOS.items(), key=lambda one: one[1] != RHO):  # what is shown first
         found = costs_at(scores, trials.label, TAUS, rho, task)
+        found[0] = found[0] if material.is_llr(name) else none
         policy = none if fused is None else policy_costs_at(fused, trials.label, TAUS, rho)
-        ends = (none, none) if band is None else band_at(band, TAUS, rho)
+        ends = (
+            (none, none) if band is None or not material.is_llr(name) else band_at(band, TAUS, rho)
+        )
         columns = (TAUS, *found, policy, *ends)
         yield key, [_Row(name, key, *values) for values in np.array(columns).T.tolist()]
 
 
 def _series(columns: Floats) -> list[Series]:
-    """Lines of the four costs, the calibration loss, and the band of speakers."""
+    """Lines of the four costs, the calibration loss, and the band of speakers.
+
+    Scores that are no LLRs have no actual cost.
+    """
     taus, actual, least, dev, policy, low, high = columns.T
     hover = "τ {x:.2f}: actual {y:.3f}, minimum {least:.3f}"
     first = Series("line", "actual", taus, actual.clip(max=2), "actual", hover=hover)
-    found = [
-        replace(first, more={"least": least}),
-        Series("line", "best", taus, least, "minimum"),
-        _between(taus, actual, least, "actual", "calibration loss"),
-    ]
+    found = [Series("line", "best", taus, least, "minimum")]
+    if np.isfinite(actual).all():
+        loss = _between(taus, actual, least, "actual", "calibration loss")
+        found = [replace(first, more={"least": least}), *found, loss]
     for values, style, label in ((dev, "first", "dev threshold"), (policy, "third", "policy")):
         if np.isfinite(values).all():
             found.append(Series("line", style, taus, values.clip(max=2), label))

@@ -51,7 +51,9 @@ def page_data(material: Material, figures: Sequence[Figure]) -> dict[str, Any]:
             {"name": name, "pair": material.pair_of(name), "eer": det["sasv"].eer}
             for name, det in material.det.items()
         ],
-        "presets": {name: model.as_dict() for name, model in COSTS.items()},
+        "chosen": material.chosen,
+        "presets": {n: model.as_dict() for n, model in (COSTS | material.cost_models).items()},
+        "costs": material.own_costs[0],
         "policies": WORDS["policies"],
         "parts": WORDS["parts"],
         "pairs": [_pair(pair, results.scores.label) for pair in material.pairs],

@@ -159,7 +159,7 @@ def real(real_folder: Path) -> Results:
 @pytest.fixture(scope="session")
 def real_page(real_folder: Path) -> Path:
     """The page of the real scores, by the command that users type."""
-    main(["report", str(real_folder)])
+    main(["report", str(real_folder), "--replicates", "400"])
     return real_folder / "report.html"
 
 

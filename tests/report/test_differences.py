@@ -11,6 +11,7 @@ import pytest
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.bootstrap import bootstrap, replicate_weights
+from lightning_sasv.metrics.comparisons import Comparison
 from lightning_sasv.metrics.intervals import percentile_ends as bootstrap_ends
 from lightning_sasv.report import write_report
 from lightning_sasv.report.bands import GRID, det_band
@@ -18,6 +19,7 @@ from lightning_sasv.report.curves import Material
 from lightning_sasv.report.differences import forest, speakers
 from lightning_sasv.report.figures import FIGURES, describe
 from lightning_sasv.report.operating import RHOS, TAUS, costs_at, operating_points
+from lightning_sasv.report.sure import Sure
 from lightning_sasv.results import Results, read_results
 from lightning_sasv.trials import TASKS
 from tests.report.conftest import write_folder, write_small_table
@@ -117,6 +119,23 @@ def test_the_forest_shows_differences_to_the_reference(small: Results) -> None:
     assert set(shown) == {"A", "B", "C"} - {best}
     assert shown["C"].x[0] > 5
     assert len(figure.data) == len(material.sure.comparisons)
+
+
+def test_a_difference_far_beyond_the_others_lies_on_the_edge_of_the_forest(small: Results) -> None:
+    material: Any = Material.of(small, 0)
+    of = {"metric": "sasv_eer", "second": "R", "p": 0.01, "p_adjusted": 0.02, "family": ""}
+    of |= {"method": "percentile", "drawn": ("speaker",), "verdict": ""}
+    found = [
+        Comparison(first=name, difference=d, low=d - 0.001, high=d + 0.001, **of)
+        for name, d in (("A", -0.001), ("B", 0.001), ("C", 0.002), ("D", 0.5))
+    ]
+    material.__dict__["sure"] = Sure(comparisons=found, reference={"sasv_eer": "R"})
+    figure = forest(material)
+    assert figure is not None
+    panel = figure.panels[0]
+    assert panel.x.high < 1
+    assert dict(panel.beside)[0] == "+50, p 0.02"
+    assert all(panel.x.low < x < panel.x.high for one in panel.series for x in one.x)
 
 
 def test_of_a_table_the_forest_has_lines_of_speakers_and_of_seeds(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,13 +19,14 @@ import polars as pl
 import pytest
 
 from lightning_sasv.cli import main
+from lightning_sasv.decisions import PRESETS, CostModel
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics_file import values_in
 from lightning_sasv.record import Origin, Trials, unrecorded
 from lightning_sasv.report import html as page_module
 from lightning_sasv.report import page_data as data_module
 from lightning_sasv.report import write_report
-from lightning_sasv.report.curves import Material
+from lightning_sasv.report.curves import OWN, Material
 from lightning_sasv.report.description import styles
 from lightning_sasv.report.drawing import FORMATS, draw, look
 from lightning_sasv.report.figures import FIGURES, describe
@@ -115,6 +117,38 @@ def caption_of(data: Any, system: str) -> str:
     """What the page says below the a-DCF of a system for the costs a-dcf1."""
     of = {"system": system, "preset": "a-dcf1"}
     return next(p["caption"] for p in data["figures"]["a_dcf"]["panels"] if p["of"] == of)
+
+
+def test_the_page_begins_with_the_costs_and_the_system_of_its_results(small: Results) -> None:
+    metrics, costs = deepcopy(small.metrics), CostModel(c_fa_spoof=7.0)
+    for entry in metrics.values():
+        entry["sets"]["eval"]["of"]["costs"] = {"name": "mine", **costs.as_dict()}
+    own = Material.of(replace(small, metrics=metrics), 0)
+    data = page_data(own, describe(own, ["a_dcf"]))
+    assert data["costs"] == OWN
+    assert data["presets"][OWN] == costs.as_dict()
+    assert OWN in data["figures"]["a_dcf"]["choices"]["preset"]
+    for costs in PRESETS.values():
+        for entry in metrics.values():
+            entry["sets"]["eval"]["of"]["costs"] = {"name": "x", **costs.as_dict()}
+        own = Material.of(replace(small, metrics=metrics), 0)
+        assert own.own_costs[1] == costs
+        assert own.cost_models == PRESETS
+    own.__dict__["sure"] = Sure(reference={"sasv_eer": "L2c"}, on_dev=True)
+    assert own.chosen == "L2c"
+
+
+def test_what_is_no_llr_has_no_actual_cost_in_figures(small: Results) -> None:
+    figures = {figure.name: figure for figure in describe(Material.of(small, 0), WITH_ACTUAL)}
+    for panel in figures["operating_points"].panels:
+        labels = {one.label for one in panel.series}
+        assert ("actual" in labels) == ("calibration loss" in labels) == (panel.title != "B1")
+    shown = [p for p in figures["a_dcf"].panels if p.only == "page"]
+    assert all(("no actual cost" in p.caption) == (p.title == "B1") for p in shown)
+    assert all(("diamond" in {s.mark for s in p.series}) == (p.title != "B1") for p in shown)
+
+
+WITH_ACTUAL = ("operating_points", "a_dcf")
 
 
 def test_embedded_trials_are_all_trials_in_single_precision(small: Results) -> None:

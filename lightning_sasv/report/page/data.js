@@ -67,7 +67,7 @@ const host = (id) => document.getElementById(id);
 const all = (selector) => document.querySelectorAll(selector);
 
 // What is chosen: the system, its pair, and what the chips of figures offer.
-const state = { preset: "a-dcf1" };
+const state = { preset: report.costs };
 const listeners = [];
 function choose(change) {
   Object.assign(state, change);

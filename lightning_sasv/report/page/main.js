@@ -61,7 +61,7 @@ function start() {
   if (host("seed")) host("seed").addEventListener("change", (event) => { window.location.href = event.target.value; });
   for (const row of all("tr[data-system]")) row.addEventListener("click", () => choose({ system: row.dataset.system }));
   for (const place of all("[data-chips]")) chips(place);
-  choose({ system: report.systems.reduce((a, b) => (b.eer < a.eer ? b : a)).name });
+  choose({ system: report.chosen });
   startWhatif();
   for (const place of all("[data-grid]")) grid(place);
   for (const place of all("[data-figure]")) {

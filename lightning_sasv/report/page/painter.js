@@ -77,10 +77,11 @@ function paintPanel(target, width, panel, box) {
   const ridges = panel.series.some((s) => s.kind === "ridge");
   const { ticks, label } = panel.y;
   const names = ticks && ticks.length && !label;
+  const beside = width > 520 ? panel.beside : [];
   const plot = new Plot(target, width, {
     height: tall(Math.min(most, Math.max(least, share * width))),
     left: names ? Math.min(150, 10 + 7 * Math.max(...ticks.map(([, text]) => text.length))) : ticks && !ticks.length ? 22 : 54,
-    right: ridges ? RIGHT : 14,
+    right: ridges ? RIGHT : beside.length ? 12 + 6.6 * Math.max(...beside.map(([, text]) => text.length)) : 14,
     top: ridges ? 30 : 12,
     label: [panel.title, panel.x.label, panel.y.label].filter(Boolean).join(", "),
     x: panel.x,
@@ -90,6 +91,7 @@ function paintPanel(target, width, panel, box) {
   const shown = panel.series.filter((s) => s.value === undefined || !hidden.has(s.label));
   const order = [...shown].reverse().sort((a, b) => layer(a) - layer(b));
   for (const s of order) PAINT[s.kind](plot, s, panel);
+  for (const [at, text] of beside) plot.text(plot.inner.left + plot.inner.width + 7, plot.Y(at) + 4, text, { class: "tick" });
   writeNotes(plot, panel, box);
   plot.hover(shown.flatMap((s) => hoverPoints(s, panel)));
   return plot;
@@ -153,10 +155,12 @@ function paintStack(target, width, panel) {
 // A key of a legend: the mark of trials, the line of curves.
 function keyOf({ kind, style, label }, wide = "wide", length = 30) {
   const { mark, colour } = report.styles[style];
-  const trials = kind === "points" || kind === "density" || kind === "area";
+  const area = kind === "area";
+  const trials = kind === "points" || kind === "density" || area;
   const glyph = svgElement("svg", { viewBox: `0 0 ${trials ? 16 : length} 12`, class: `glyph ${trials ? "" : wide}` });
   if (!trials) dress(svgElement("path", { d: `M1 6H${length - 1}`, class: "line" }, glyph), style);
-  if (trials || kind === "marked") svgElement("path", { d: SHAPES[mark](trials ? 8 : length / 2, 6, trials ? 4 : 4.6), class: `marks ${mark} strong` }, glyph);
+  if (area) svgElement("path", { d: "M1 1H15V11H1z", class: "marks" }, glyph);
+  else if (trials || kind === "marked") svgElement("path", { d: SHAPES[mark](trials ? 8 : length / 2, 6, trials ? 4 : 4.6), class: `marks ${mark} strong` }, glyph);
   glyph.style.setProperty("--c", `var(--${colour})`);
   return element("span", {}, glyph, label);
 }

@@ -142,7 +142,7 @@ function startWhatif() {
   for (const button of document.querySelectorAll("[data-preset]")) {
     button.addEventListener("click", () => setModel(fromPreset(report.presets[button.dataset.preset])));
   }
-  whatif.model = fromPreset(report.presets["a-dcf1"]);
+  whatif.model = fromPreset(report.presets[report.costs]);
   const first = report.pairs.findIndex((pair) => pair.systems.includes(state.system) && pair.is_llr);
   const any = report.pairs.findIndex((pair) => pair.systems.length && pair.is_llr);
   setPair([first, any, 0].find((k) => k >= 0));
