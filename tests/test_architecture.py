@@ -220,6 +220,14 @@ def test_commands_that_train_nothing_run_without_lightning_or_torch(tmp_path: Pa
     assert (tmp_path / "figures" / "boundaries.svg").exists()
 
 
+def test_a_small_evaluation_with_intervals_imports_little(tmp_path: Path) -> None:
+    write_scores(tmp_path / "small.csv", toy_scores(90, speakers=12))
+    needless = {"scipy", "rich.progress", "pandas", "pyarrow"}
+    needless |= {f"lightning_sasv.{name}" for name in ("fusion", "counting", "data", "locks")}
+    commands = [["evaluate", "small.csv"], ["evaluate", "A=small.csv", "B=small.csv"]]
+    assert not first_to_import(commands, needless, tmp_path)
+
+
 ON_ARRAYS = """
 import numpy as np
 from lightning_sasv import decisions
