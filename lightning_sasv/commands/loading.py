@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ from jsonargparse._loaders_dumpers import set_omegaconf_loader
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_text
-from lightning_sasv.limits import INTERPOLATED, check_yaml
+from lightning_sasv.limits import INTERPOLATED, YAML_VALUES, check_yaml
 from lightning_sasv.terminal import fail
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def read_within_limits(interpolations: bool = False) -> None:
     _bound_options()
     if interpolations:
         _bound_interpolations()
+        os.environ["OMEGACONF_MAX_YAML_EXPANDED_NODES"] = str(2 * YAML_VALUES.now)  # ours holds
     _spent[0] = 0
 
 

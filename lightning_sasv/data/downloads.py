@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from lightning_sasv.data.protocols import MARKER, TRIAL_PROTOCOL, TRIALS
-from lightning_sasv.errors import InputError, meant
+from lightning_sasv.errors import InputError, RunError, meant
 from lightning_sasv.files import ensure_directory, read_json, sha256, write_json
 from lightning_sasv.scores import ScoreTable, write_table
 from lightning_sasv.scores.read import read_plain
@@ -210,7 +210,7 @@ def _fetch_one(store: Any, path: Path, source: Source, begin: Begin) -> Path:
     except _RefusedError as error:
         raise InputError(f"{url}{error} {_REMEDY}") from None
     except requests.RequestException as error:
-        raise InputError(
+        raise RunError(
             f"cannot fetch {path.name} from {urlsplit(url).netloc}: {_cause(error)}; check the "
             f"network and run the same command again, or {_REMEDY}"
         ) from None

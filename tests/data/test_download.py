@@ -15,7 +15,7 @@ import pytest
 
 from lightning_sasv.data import download
 from lightning_sasv.data.downloads import RETRIES, SOURCES, Name, Source, chosen_mirror, fetch
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, RunError
 from tests.data.file_server import FileServer, serving
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 200_000, dtype=np.uint8).tobytes()
@@ -83,7 +83,7 @@ def test_a_server_that_always_breaks_is_given_up(
     fault: tuple[str, int], server: FileServer, tmp_path: Path
 ) -> None:
     server.faults[PATH] = [fault] * 20
-    with pytest.raises(InputError, match=r"cannot fetch data\.bin from 127.* run the same command"):
+    with pytest.raises(RunError, match=r"cannot fetch data\.bin from 127.* run the same command"):
         fetch([SOURCE], tmp_path, server.address)
     assert len(server.seen) == 1 + RETRIES
     assert not files_in(tmp_path)
@@ -143,9 +143,9 @@ def test_no_network_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
         r"^cannot fetch data\.bin from 127\.0\.0\.1:\d+: Connection refused; check the network and "
         r"run the same command again, or choose another address \(--mirror URL or SASV_MIRROR\)$"
     )
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(RunError, match=said):
         fetch([SOURCE], tmp_path, address)
-    with pytest.raises(InputError, match=r"cannot fetch data\.bin from host\.invalid: "):
+    with pytest.raises(RunError, match=r"cannot fetch data\.bin from host\.invalid: "):
         fetch([SOURCE], tmp_path, "http://host.invalid")
 
 

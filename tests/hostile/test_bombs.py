@@ -64,6 +64,12 @@ def test_yaml_as_the_value_of_an_option_or_from_a_pipe(
         os.close(read)
 
 
+def test_many_keys_are_within_the_limits(here: Path, attack: Attack) -> None:
+    """OmegaConf has a limit of its own, below ours."""
+    (here / "x.yaml").write_text("\n".join(f"k{number}: 1" for number in range(11_000)))
+    assert "does not accept option 'k0'" in attack("predict", "--config=x.yaml")
+
+
 @pytest.mark.parametrize("command", ["fit", "extract", "sweep"])
 def test_a_device_without_end(command: str, attack: Attack) -> None:
     option = [] if command == "sweep" else ["--config"]
