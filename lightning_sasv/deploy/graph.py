@@ -134,14 +134,23 @@ def _log_add(graph: Any, first: Any, second: Any) -> Any:
 
 
 def _places(graph: Any, knots: Any, values: Any, *_: Any) -> Any:
-    """Index of each value among ascending knots, which is the number of knots below it."""
-    last = graph.op("Constant", value_t=torch.tensor([-1]))
-    below = graph.op("Less", knots, graph.op("Unsqueeze", values, last))
-    return graph.op("ReduceSum", graph.op("Cast", below, to_i=_INT64), last, keepdims_i=0)
+    """Number of ascending knots below each value, by bisection: memory for the values alone."""
+
+    def whole(number: int) -> Any:
+        return graph.op("Constant", value_t=torch.tensor(number))
+
+    (count,) = knots.type().sizes()
+    nothing = torch.zeros(1, dtype=torch.int64)
+    place = graph.op("ConstantOfShape", graph.op("Shape", values), value_t=nothing)
+    for power in reversed(range(count.bit_length())):
+        further = graph.op("Add", place, whole(1 << power))
+        last = graph.op("Sub", graph.op("Min", further, whole(count)), whole(1))
+        below = graph.op("Less", graph.op("Gather", knots, last), values)
+        fits = graph.op("Not", graph.op("Greater", further, whole(count)))
+        place = graph.op("Where", graph.op("And", fits, below), further, place)
+    return place
 
 
-_INT64 = 7
-"""Number of that type in ONNX."""
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "aten::logaddexp": _log_add,
     "aten::searchsorted": _places,
