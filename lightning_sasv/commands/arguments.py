@@ -316,7 +316,7 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
             options.append(f"{name}={value}")
         elif hints.get(name[2:]) is bool and (not rest or rest[0] not in ("true", "false")):
             options.append(f"{name}=true")
-        elif rest and name not in ("--help", "--print_config"):
+        elif rest and not rest[0].startswith("--") and name not in ("--help", "--print_config"):
             value = rest.pop(0)
             options += [f"{name}={value}"] if re.match(r"-[^-\d]", value) else [name, value]
         else:

@@ -200,6 +200,8 @@ SCORE_FILES = [
     Case("system", "evaluate good.csv --systems L9", ("L9",)),
     Case("evaluate nothing", "evaluate", ("the following arguments are required: files",)),
     Case("no such flag", "evaluate good.csv --moon", ("unrecognized arguments: --moon",)),
+    Case("no such flag before another", "evaluate --moon --ci none good.csv", ("--moon",)),
+    Case("no value before a flag", "evaluate good.csv --ci --json a", ("--ci: expected one",)),
     Case("costs", "evaluate good.csv --costs moon", ("--costs moon is neither a preset", "a-dcf1")),
     Case("interval", "evaluate good.csv --ci moon", ("ci", "moon", "'speaker-attack'")),
     Case("no replicates", "evaluate good.csv --ci trial --replicates 0", ("replicates", "0")),
