@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.checks import Floats
+from lightning_sasv.counting.by_trial import Cells, is_drawn, numbers
 from lightning_sasv.counting.closed import Block, closed_form
 from lightning_sasv.counting.column import Column, block_of
 from lightning_sasv.counting.sums import in_bits
@@ -123,7 +124,7 @@ def intervals_of(
     Args:
         counts: The state.
         names: Metrics.
-        clusters: ``speaker`` or ``speaker-attack``.
+        clusters: ``speaker`` or ``speaker-attack``; ``None`` draws trials, see :mod:`.by_trial`.
         n: Replicates.
         alpha: Share outside the interval.
         seed: Replicate r depends on (seed, r) alone.
@@ -149,6 +150,8 @@ def drawn(
     known = available(counts.columns, settings)
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"counts give no {unknown[0]}; expected some of {', '.join(known)}")
+    if clusters is None:
+        return _drawn_trials(counts, names, n, seed, settings)
     rows = _Rows(counts, clusters)
     once = iter([np.ones((1, len(counts.rows)), np.int64)])
     ways = (once, rows.left_out(), rows.weights(n, seed))
@@ -171,14 +174,29 @@ def drawn(
     }
 
 
+def _drawn_trials(
+    counts: Counts, names: Sequence[str], n: int, seed: int, settings: Settings
+) -> dict[str, Drawn]:
+    if unknown := [name for name in names if not is_drawn(name)]:
+        raise InputError(f"counts do not know {unknown[0]} of drawn trials; draw speakers")
+    cells = {name: Cells(column, counts.codes, seed) for name, column in counts.columns.items()}
+    ways = iter([np.array([-1])]), numbers(n, _AT_ONCE)
+    value, replicated = (_values(cells, way, settings, names) for way in ways)
+    return {
+        name: Drawn(*(Resampled(float(value[name][k, 0]), replicated[name][k]) for k in range(3)))
+        for name in names
+        if not np.isnan(value[name][1, 0])
+    }
+
+
 class _Rows:
     """How often each row counts in each replicate."""
 
     def __init__(self, counts: Counts, clusters: str | None) -> None:
         if clusters not in ("speaker", "speaker-attack"):
             raise InputError(
-                f"counts are drawn by 'speaker' or 'speaker-attack', got {clusters!r}; the trials "
-                "of different systems cannot be paired in them"
+                f"counts are drawn by 'speaker', 'speaker-attack' or, of trials, None; got "
+                f"{clusters!r}"
             )
         speakers = counts.speakers
         columns = [[speakers[number] for number in counts.order]]
@@ -257,7 +275,7 @@ class _Product:
 
 
 def _values(
-    products: Mapping[str, _Product],
+    products: Mapping[str, _Product | Cells],
     blocks: Iterator[NDArray[np.int64]],
     settings: Settings,
     names: Sequence[str],

@@ -13,6 +13,7 @@ import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.counting import Counts
+from lightning_sasv.counting.by_trial import is_drawn
 from lightning_sasv.counting.gathered import OtherTrialsError
 from lightning_sasv.counting.replicates import Drawn, drawn
 from lightning_sasv.counting.state import Source, merged
@@ -336,7 +337,7 @@ def _draw(
     if options.ci == "none" or (options.ci is None and not known):
         return options, {}, (), []
     if options.ci == "trial":
-        raise InputError("counts do not know single trials: --ci speaker, or --exact true of files")
+        return _draw_trials(states, options)
     if options.ci in (None, "known"):
         way = "speaker-attack" if attacks else "speaker"
     else:
@@ -356,6 +357,24 @@ def _draw(
         found[name] = drawn(state, names, way, number, options.seed, options.settings)
     notes += [*raised, *cautions(number, speakers)]
     return options, found, tuple(way.split("-")), notes
+
+
+def _draw_trials(
+    states: Mapping[str, Counts], options: Options
+) -> tuple[Options, dict[str, dict[str, Drawn]], tuple[str, ...], list[str]]:
+    """Replicates that draw trials, of metrics that are no sums and of one column."""
+    if len(states) > 1:
+        raise InputError(
+            "--ci trial: counts do not pair the trials of several systems; --ci speaker, or "
+            "--exact true of files"
+        )
+    check_replicates(options.replicates)
+    how = options.replicates, options.seed, options.settings
+    found = {
+        name: drawn(state, [m for m in available(state.columns, how[2]) if is_drawn(m)], None, *how)
+        for name, state in states.items()
+    }
+    return options, found, ("trial",), cautions(options.replicates, None)
 
 
 def _paired(states: Mapping[str, Counts]) -> tuple[bool, list[str]]:

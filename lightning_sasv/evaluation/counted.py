@@ -102,10 +102,11 @@ class CountedResults:
         words = [*definitions(settings, shown, named_costs(settings.costs)["name"])]
         words.append("low…high: bounds, where counts do not tell the value")
         if self.replicated:
-            by = " × ".join(f"{name}s" for name in self.drawn)
+            by, trials = " × ".join(f"{name}s" for name in self.drawn), self.drawn == ("trial",)
             words.append(
                 f"95 % intervals, drawn: {by} (impostors are not drawn from counts), "
-                f"{self.options.replicates} replicates, {self.options.interval or 'bca'}"
+                f"{self.options.replicates} replicates, "
+                f"{self.options.interval or ('percentile' if trials else 'bca')}"
             )
         return "; ".join(words)
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_sasv.counting import Counts
+from lightning_sasv.counting.by_trial import Cells
 from lightning_sasv.counting.column import MOST_BINS
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.bootstrap import replicate_weights
+from lightning_sasv.metrics.bootstrap import bootstrap, replicate_weights
 from lightning_sasv.metrics.bounds import available
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import METRICS, Settings, explained, values_of
@@ -101,6 +102,42 @@ def test_bounds_of_replicates(
                 assert math.isnan(one.replicates[number])
 
 
+@given(case=trials(), bits=st.integers(0, 3), seed=st.integers(0, 99))
+@examples(25)
+def test_drawn_trials_are_cells_of_the_whole(
+    case: dict[str, np.ndarray], bits: int, seed: int
+) -> None:
+    """Any order within the bins, drawn alike, has values within the bounds of the replicate."""
+    state = count(case, bits)
+    cells = Cells(state.columns["sasv"], state.codes, seed)
+    whole = cells.view(cells.block(np.array([-1])), 0)
+    trials_ = case["sasv"], case["labels"]
+    for cut, rejected in zip(whole.cuts, whole.rejected.T, strict=True):
+        wanted = np.bincount(trials_[1], trials_[0] <= cut, minlength=3)
+        np.testing.assert_array_equal(rejected, wanted)
+        np.testing.assert_array_equal(whole.counts[:, whole.edges <= cut].sum(axis=1), wanted)
+    assert (whole.starts <= np.where(whole.counts.any(axis=0), whole.edges, np.inf)).all()
+    names = ["sasv_eer", "sv_eer", "min_a_dcf", "act_a_dcf", "cllr_min"]
+    for one in state.bootstrap(names, None, 39, seed=seed).values():
+        defined = ~np.isnan(one.replicates)
+        assert (one.low_bounds <= one.replicates + 1e-12)[defined].all()
+        assert (one.replicates <= one.high_bounds + 1e-12)[defined].all()
+
+
+def test_drawn_trials_have_the_spread_of_trials() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 9000).astype(np.int8)
+    scores = 3 * rng.normal(size=9000) + 8 * (labels == 1)
+    state, names = Counts(), ["sasv_eer", "act_a_dcf"]
+    state.add(labels, sasv=scores)
+    exact = bootstrap(names, {"sasv": scores}, labels, None, 300)
+    for name, one in state.bootstrap(names, None, 300).items():
+        spread = float(np.std(exact[name].replicates))
+        assert one.method == "percentile"
+        assert one.low == pytest.approx(exact[name].low, abs=0.6 * spread)
+        assert one.high == pytest.approx(exact[name].high, abs=0.6 * spread)
+
+
 def test_permuted_countermeasure_scores_leave_the_tandem_alone() -> None:
     rng = np.random.default_rng(3)
     labels = rng.integers(0, 3, 4000).astype(np.int8)
@@ -145,5 +182,7 @@ def test_what_is_refused() -> None:
         state.bootstrap(["sasv_eer"], "speaker", 39)
     with pytest.raises(InputError, match="counts give no asv_eer"):
         state.bootstrap(["asv_eer"], "speaker", 39)
-    with pytest.raises(InputError, match="'speaker' or 'speaker-attack', got None"):
-        state.bootstrap(["sasv_eer"], None, 39)
+    with pytest.raises(InputError, match="'speaker-attack' or, of trials, None; got 'trial'"):
+        state.bootstrap(["sasv_eer"], "trial", 39)
+    with pytest.raises(InputError, match="counts do not know cllr of drawn trials"):
+        state.bootstrap(["cllr"], None, 39)

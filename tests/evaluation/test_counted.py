@@ -230,6 +230,11 @@ def test_families_of_more_systems(files: Path, frame: pl.DataFrame) -> None:
     assert pairs == {("all", "c"), ("b", "c")}
     with pytest.raises(InputError, match="--reference: no system 'd'"):
         counted(*names, reference="d")
+    with pytest.raises(InputError, match="--ci trial: counts do not pair the trials of several"):
+        counted(*names, ci="trial")
+    alone = counted("all.csv", ci="trial")
+    assert alone.intervals["all"]["sasv_eer"].method == "percentile"
+    assert "trials (impostors are not drawn from counts), 60 replicates, percent" in alone.caption
     frame[:-1].write_csv("fewer.csv")
     apart = counted("all.csv", "fewer.csv")
     assert not apart.comparisons
@@ -275,7 +280,6 @@ def test_merging_says_what_is_lost(files: Path) -> None:
     ("options", "message"),
     [
         ({"by": "codec"}, "--by codec needs the trials in memory"),
-        ({"ci": "trial"}, "counts do not know single trials"),
         ({"memory": "lots"}, "--memory lots: expected a size"),
         ({"grid": 40}, "a grid has from 0 to 14 bits"),
         ({"llrs": True}, "--llrs needs the trials in memory"),
