@@ -18,6 +18,7 @@ from lightning_sasv.checks import Codes, Floats, blocks
 from lightning_sasv.decisions import CostModel
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.budget import METHODS, Refit, Target
+from lightning_sasv.evaluation.systems import OF_ATTACKS
 from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.choice import folds_of
 from lightning_sasv.metrics.bootstrap import ClusterDraws
@@ -155,7 +156,7 @@ class Audit:
         found = {}
         for column in asked or [one for one in CONDITIONS if one in table]:
             groups, own = table.text(column), np.ones(len(table), np.bool_)
-            if column == "attack":
+            if column in OF_ATTACKS:
                 own = self.labels == TrialClass.SPOOF
             found[column] = {
                 str(value): self.values(name, np.flatnonzero((groups == value) & own | ~own))

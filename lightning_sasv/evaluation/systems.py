@@ -34,6 +34,8 @@ WAYS = {
 }
 """What a bootstrap draws with replacement; ``known`` draws of these what is known."""
 
+OF_ATTACKS = ("attack", "attack_tag")
+"""Columns that say something of attacks alone: all bona fide trials belong to each value."""
 TEST_SPEAKER = ("test_speaker", "real_speaker")
 """Columns that say who speaks in the test utterance."""
 
@@ -143,7 +145,7 @@ class Systems:
 
         All bona fide trials belong to each attack.
         """
-        parts, attacks = self.column(column, "--macro"), column == "attack"
+        parts, attacks = self.column(column, "--macro"), column in OF_ATTACKS
         shared = (self.labels != TrialClass.SPOOF) if attacks else np.zeros(len(parts), np.bool_)
         rows = [np.flatnonzero(shared | (parts == part)) for part in np.unique(parts[~shared])]
         found = {}
@@ -161,7 +163,7 @@ class Systems:
         self, column: str, settings: Settings, llrs: bool = False
     ) -> dict[str, dict[str, dict[str, float]]]:
         """The same by system and by the values of a column; all bona fide trials join an attack."""
-        groups, attacks = self.column(column, f"--by {column}"), column == "attack"
+        groups, attacks = self.column(column, f"--by {column}"), column in OF_ATTACKS
         how: dict[str, Any] = {"attacks": attacks, "llrs": llrs, "unpaired": self.table.unpaired}
         found = {}
         for name, columns in self.columns.items():
@@ -171,7 +173,7 @@ class Systems:
 
     def lacking(self, column: str) -> list[str]:
         """Which classes groups lack, so that some of their metrics are undefined."""
-        if column == "attack":
+        if column in OF_ATTACKS:
             return []
         groups, notes = self.column(column, f"--by {column}"), []
         names = set(groups.tolist())

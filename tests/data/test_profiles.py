@@ -550,8 +550,10 @@ def test_the_whole_way(
     (scores,) = Path("runs").rglob("scores/eval.csv")
     made = json.loads((scores.parents[1] / "metrics.json").read_text())["systems"]["L3c"]["sets"]
     assert [made[split]["of"]["costs"]["name"] for split in ("dev", "eval")] == ["asvspoof5"] * 2
-    found = evaluation.evaluate([str(scores)], by="codec,gender", ci="none")
+    found = evaluation.evaluate([str(scores)], by="codec,gender,attack_tag", ci="none")
     assert set(found.groups["codec"]["L3c"]) == {"-", "C01", "C04", "C11"}
+    tags = found.groups["attack_tag"]["L3c"]  # with all bona fide trials each
+    assert {tag for tag, one in tags.items() if one["sasv_eer"] >= 0} == {"AC1", "AC2", "AC3"}
     key = "asvspoof5/protocols/ASVspoof5.eval.track_2.trial.tsv"
     convert(str(scores), "asvspoof5-t2", "sub.tsv", key=key, column="sasv_L3c")
     words = ["--data.root=asvspoof5", "--data.eval_corpus=manifest=manifest"]
