@@ -62,7 +62,8 @@ class SASVModule(Trained):
             ``val/sasv_eer``.
         fusion: Settings that replace those of every named system, e.g. ``{rho: 0.5}``.
         monitor: What the best epoch is chosen by: ``val/cm_eer``, ``val/sasv_eer`` or
-            ``val/a_dcf``, the latter of the first system; by default what fits the objective.
+            ``val/a_dcf``, the latter of the first system; by default what fits the objective, of
+            the score that it trains for.
         own_systems: Settings of systems of your own by their names; on the command line
             ``--systems my.yaml`` gives them.
         seeds: Training seeds; set from ``--seed_everything`` on the command line.
@@ -316,9 +317,13 @@ class SASVModule(Trained):
         return loss, rate, eer(cm[~spoof], cm[spoof]).value, best
 
     def _sasv_value(self, copy: int, scored: ScoredTrials, monitor: str) -> float:
-        """SASV-EER or least a-DCF of the score that a copy is trained for, else of the system."""
+        """SASV-EER or least a-DCF of the score that a copy is trained for, else of the system.
+
+        Where the user chose the monitor it is what is logged under its name: the first system's.
+        """
         objective = self.objective_of(copy)
-        if isinstance(objective, FusedObjective) and objective.rule is not None:
+        logged = bool(self.names) and self.hparams["monitor"] is not None
+        if isinstance(objective, FusedObjective) and objective.rule is not None and not logged:
             sasv = fuse(objective.rule, 0.0, scored.asv, scored.cm[copy])
         elif self.joint and self.head.logits == 2:
             sasv = scored.cm[copy][:, 0]  # to which its system applies an increasing map

@@ -264,8 +264,10 @@ def test_cm_is_trained_to_the_same_bits_as_ever(twin: Corpus, tmp_path: Path) ->
 
 
 def test_the_monitor_is_a_setting(twin: Corpus, tmp_path: Path) -> None:
-    for monitor in ("val/cm_eer", "val/sasv_eer", "val/a_dcf"):
-        module = SASVModule(systems=("L3",), monitor=monitor)
+    for monitor, objective in (
+        ("val/cm_eer", "cm"), ("val/sasv_eer", "fused"), ("val/a_dcf", "cm")
+    ):  # fmt: skip
+        module = SASVModule(systems=("L3",), monitor=monitor, objective=objective)
         trainer = quiet_trainer(tmp_path / monitor[4:], epochs=1)
         trainer.fit(module, shared_data(twin))
         assert module.dev_rates == [pytest.approx(float(trainer.callback_metrics[monitor]))]
