@@ -35,7 +35,7 @@ DIRECTION = {  # what each layer may import of ours; what those may, it may too
     "decisions": ("numerics",),
     "plugins": ("program",),
     "metrics": ("decisions", "plugins"),
-    "counting": ("metrics", "files"),
+    "counting": ("metrics", "files", "places"),
     "fusion": ("metrics",),
     "fitted": ("fusion", "files"),
     "systems": ("fusion", "files"),
