@@ -179,12 +179,27 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
         unpaired=scored.table.unpaired,
         balance=scored.balance(wanted.weights),
     )
-    notes += [*raised, *cautions(number, speakers), *own]
+    notes += [*raised, *cautions(number, speakers), *own, *([] if few else _alike(found))]
     misses = {} if speakers is None else _misses(scored, wanted.settings)
     if scored.dev and compares and wanted.reference is None and wanted.pairs != "all":
         by = "--dev" if wanted.dev else "the metrics.json beside them"
         notes.append(f"others are compared with the best on dev, by {by}")
     return Draws(wanted, drawn, number, found, misses, tuple(notes), scored.dev)
+
+
+def _alike(found: Mapping[str, Mapping[str, Resampled]]) -> list[str]:
+    """Metrics whose interval has no length, which says nothing of speakers that were not drawn."""
+    lines = []
+    for name, own in found.items():
+        same = [
+            METRICS[key].spoken for key, one in own.items() if np.unique(one.replicates).size == 1
+        ]
+        if same:
+            lines.append(
+                f"{name}: {', '.join(same)} the same in every replicate: such an interval says "
+                "nothing of others"
+            )
+    return lines
 
 
 def draw_attacks(scored: Systems, draws: Draws) -> dict[str, dict[str, Attack]]:

@@ -94,9 +94,12 @@ class Results:
         text = "; ".join(definitions(settings, shown, costs))
         if self.options.weights:
             text += f"; each {self.options.weights} counts the same in each class"
-        if not self.intervals:
+        known = [
+            one for own in self.intervals.values() for one in own.values() if one.low <= one.high
+        ]
+        if not known:
             return text
-        ways = dict.fromkeys(one.method for own in self.intervals.values() for one in own.values())
+        ways = dict.fromkeys(one.method for one in known)
         return f"{text}; 95 % intervals, {self.draws.caption}, {' and '.join(ways)}"
 
     def value(self, system: str, metric: str) -> float:

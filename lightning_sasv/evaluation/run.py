@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from lightning_sasv.evaluation.compare import Options, draw, draw_attacks, with_
 from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.sizes import STATES, is_counted, memory_for
-from lightning_sasv.evaluation.systems import gather
+from lightning_sasv.evaluation.systems import Systems, gather
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.frames import NAME, Frame, read_frame
@@ -30,6 +31,7 @@ from lightning_sasv.scores.sources import (
     silent,
     where_equal,
 )
+from lightning_sasv.trials import CLASS_ORDER, TrialClass
 
 if TYPE_CHECKING:
     from lightning_sasv.evaluation.counted import CountedResults
@@ -302,6 +304,13 @@ def _words(text: str | None) -> tuple[str, ...] | None:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def _lacking(scored: Systems, metrics: Mapping[str, Mapping[str, float]]) -> list[TrialClass]:
+    """Classes without trials, for which some metric has no value."""
+    if not any(math.isnan(value) for own in metrics.values() for value in own.values()):
+        return []
+    return [kind for kind in CLASS_ORDER if not (scored.labels == kind).any()]
+
+
 def evaluate_tables(
     tables: Mapping[str, ScoreTable],
     options: Options,
@@ -325,6 +334,7 @@ def evaluate_tables(
     draws = draw(scored, options, begin)
     notes = [
         *scored.notes,
+        *(f"no {kind} trials: – stands for what needs them" for kind in _lacking(scored, metrics)),
         *(note for column in options.by for note in scored.lacking(column)),
         *(scored.lacking(options.weights) if options.weights else ()),
         *doubts(metrics, scored, options.settings),

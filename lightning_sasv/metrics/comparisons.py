@@ -71,7 +71,8 @@ class Comparison:
     @property
     def apart(self) -> bool:
         """Whether the two are told apart."""
-        return self.drawn != ("trial",) and is_clear(self.p_adjusted)
+        judged = self.drawn != ("trial",) and not math.isnan(self.low)  # of enough speakers
+        return judged and is_clear(self.p_adjusted)
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def compare(
     """
     check_known("adjust", adjust, Adjust)
     pairs = pairs_of(list(systems), reference)
-    against = "pairs" if reference is None else f"against {reference}"
+    against = f"pair{'s' * (len(pairs) > 1)}" if reference is None else f"against {reference}"
     words = f"{len(pairs)} {against}, {adjust}"
     family = _Family(metric, len(pairs), words, adjust, tuple(drawn))
     by_seed = [

@@ -354,7 +354,8 @@ def check_replicates(n: int, alpha: float = 0.05) -> None:
 def _too_few(speakers: int | None, defined: int, alpha: float) -> str | None:
     """Why there is no interval."""
     if speakers is not None and speakers < FEWEST_SPEAKERS:
-        return f"no interval: {speakers} speakers are too few"
+        few = "1 speaker is" if speakers == 1 else f"{speakers} speakers are"
+        return f"no interval: {few} too few"
     if outer_rank(defined, alpha) < 1:
         return f"no interval: {defined} replicates have a value"
     return None
@@ -382,7 +383,8 @@ def cautions(n: int, speakers: int | None) -> list[str]:
     if speakers is None:
         found.append("drawn by trial: intervals are too narrow for other speakers")
     elif speakers < FEWEST_SPEAKERS:
-        found.append(f"{speakers} speakers are too few for intervals; their own values are shown")
+        few = "1 speaker is" if speakers == 1 else f"{speakers} speakers are"
+        found.append(f"{few} too few for intervals; their own values are shown")
     else:
         cases = "4 of 5" if speakers < FEW_SPEAKERS else "9 of 10"
         found.append(

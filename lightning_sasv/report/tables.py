@@ -259,10 +259,11 @@ def print_comparisons(result: Any, metric: str) -> None:
     console.print(f"  {draws.caption}; p adjusted in a family of {looked_at[0].family}):")
     for one in looked_at if draws.wanted.pairs == "all" else shown:
         value = f"{in_unit(one.difference, entry.unit):+.4f}"
-        ends = f"{entry.text(one.low)} to {entry.text(one.high)}"
-        console.print(f"  {one.first} − {one.second}: {value} ({ends}, p = {one.p:.3g})")
+        ends = f" ({entry.text(one.low)} to {entry.text(one.high)}, p = {one.p:.3g})"
+        judged = not math.isnan(one.low)
+        console.print(f"  {one.first} − {one.second}: {value}{ends if judged else ''}")
         console.print(f"    → {one.verdict}.")
-    if draws.drawn == ("trial",):
+    if draws.drawn == ("trial",) or all(math.isnan(one.low) for one in looked_at):
         return
     alike = not_distinguishable(looked_at, best)
     chosen = "" if tested or len(looked_at) == 1 else ", the best here"

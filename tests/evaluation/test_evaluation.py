@@ -233,6 +233,19 @@ def test_few_speakers_have_their_own_values_in_place_of_an_interval(tmp_path: Pa
     assert all(math.isnan(one.low) for one in compared.intervals["A"].values())
 
 
+def test_what_has_no_value_or_no_spread_is_explained(table: ScoreTable) -> None:
+    bare = replace(table, frame=table.frame.filter(pl.col("label") != "nontarget"))
+    found = evaluate_tables({"x": bare}, Options(ci="none"))
+    assert "no nontarget trials: – stands for what needs them" in found.notes
+    apart = table.frame.with_columns(sasv_A=pl.Series((table.labels() == 1).astype(float)))
+    speakers = pl.Series([f"S{k % 12}" for k in range(len(table))])
+    apart = apart.with_columns(speaker=speakers)
+    found = evaluate_tables({"x": replace(table, frame=apart)}, Options(replicates=39))
+    (note,) = [one for one in found.notes if "the same in every replicate" in one]
+    assert note.startswith("A: SASV-EER, SV-EER, SPF-EER, ")
+    assert not any(one.startswith("no ") for one in found.notes)
+
+
 def test_scores_that_are_no_llrs_are_named(table: ScoreTable) -> None:
     apart = 100 * (table.numbers("sasv_A") + 20 * (table.labels() == 1))
     table = replace(table, frame=table.frame.with_columns(sasv_A=pl.Series(apart)))

@@ -142,6 +142,7 @@ def test_draws_of_trials_give_no_verdict_on_other_speakers(noises: list[np.ndarr
     few = {name: [drawn(one[0].value, one[0].replicates, 9)] for name, one in systems.items()}
     (none,) = compare("sasv_eer", few)
     assert none.verdict == "A and C: no verdict, 9 speakers are too few"
+    assert not none.apart
     assert math.isnan(none.low)
 
 
