@@ -19,7 +19,7 @@ from lightning_sasv.locks import lock
 from lightning_sasv.metrics.intervals import check_replicates
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.metrics_file import Metrics, blocks
-from lightning_sasv.places import FUSED, check_folder
+from lightning_sasv.places import FUSED, check_folder, kind_of, refuse
 from lightning_sasv.record import Origin
 from lightning_sasv.report.draws import settings_of
 from lightning_sasv.report.transfer_text import TRANSFER_FILE, csv_text
@@ -134,8 +134,7 @@ def transfer(
         labels = read_key(key, key_format, how=how, tell=tell)
         tables["eval"] = read_columns(scores, labels, how, tell)
         _check_labels(tables["eval"])
-        check_folder(out, FUSED, overwrite)
-        check_same(scores_file(Path(out), "eval"), tables["eval"], overwrite)
+        _check_place(Path(out), tables["eval"], overwrite)
         able = _usable(every, tables, systems, tell)
         settings = Settings(costs=own) if own else _settings_of(tables["dev"])
         audit = Audit(able, tables, settings, replicates, seed)
@@ -146,6 +145,14 @@ def transfer(
         content["budget"] = [row._asdict() for row in rows]
         _write(Path(out), audit, content)
     return Transfer(content)
+
+
+def _check_place(out: Path, scores: ScoreTable, overwrite: bool) -> None:
+    """Refuse a folder of anything but a transfer of the same scores."""
+    check_folder(out, FUSED, overwrite)
+    if kind_of(out) and not (overwrite or (out / TRANSFER_FILE).exists()):
+        refuse(out, "results of another command")
+    check_same(scores_file(out, "eval"), scores, overwrite)
 
 
 def _settings_of(dev: ScoreTable) -> Settings:

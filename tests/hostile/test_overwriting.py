@@ -310,6 +310,11 @@ def test_fusing_other_scores_needs_a_word(scores: Path, refused: Refused) -> Non
     main([*FUSE, "--eval=others.csv", "--overwrite"])
 
 
+def test_a_transfer_does_not_replace_results_of_a_fusion(scores: Path, refused: Refused) -> None:
+    said = refused("transfer", "--fitted=out", "--scores=eval.csv", "--out=out")
+    assert "out holds results of another command" in said
+
+
 def test_a_report_says_what_is_not_complete(scores: Path) -> None:
     results = read_results(scores / "out")
     assert not results.notes
