@@ -55,7 +55,10 @@ def measures(sides: Floats, labels: np.ndarray) -> list[float]:
 def main() -> None:
     """Print a row for each calibration."""
     places = sorted(Path(sys.argv[1]).glob("seed*/scores"))
-    sets = [tuple(read_scores(one / f"{name}.csv") for name in ("dev", "eval")) for one in places]
+    sets = [
+        tuple(read_scores(one / f"{name}.csv").of_system("F3") for name in ("dev", "eval"))
+        for one in places
+    ]
     names = ("cross-entropy", *COSTS)
     print("| calibration |", " | ".join(f"{s} {n}" for s in ("dev", "eval") for n in names), "|")
     print("|---" * (1 + 2 * len(names)) + "|")
