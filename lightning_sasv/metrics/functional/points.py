@@ -72,8 +72,8 @@ class Steps:
         """Weight of the first so many scores, from 0 to the total."""
         if self.weights is None:
             return np.asarray(self.first(np.arange(self.values.size + 1)))
-        whole = self.weights.dtype.kind in "biu"
-        counts = np.zeros(self.values.size + 1, np.int64 if whole else np.float64)
+        kind: Any = np.int64 if self.weights.dtype.kind in "biu" else np.float64
+        counts: Counts = np.zeros(self.values.size + 1, kind)
         for block in blocks(self.values.size):  # in a processor's cache
             part = counts[block.start : block.stop + 1]
             part[1:] = self.weights[block]
