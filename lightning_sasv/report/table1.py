@@ -28,6 +28,7 @@ from lightning_sasv.metrics_file import (
 )
 from lightning_sasv.record import Of
 from lightning_sasv.report.sure import Sure
+from lightning_sasv.report.tables import cost_words
 from lightning_sasv.results import value_of
 from lightning_sasv.trials import SPLITS, TWIN
 
@@ -262,6 +263,7 @@ def notes(rows: Sequence[Row], metrics: Metrics, sure: Sure) -> list[str]:
         lines.append("±: standard deviation between the seeds.")
     if seeds == 2:
         lines.append("Two seeds give no useful interval: in brackets are the values of both.")
+    lines.append(f"{cost_words(metrics, 'eval')}.")
     lines += [f"{note[0].upper()}{note[1:].rstrip('.')}." for note in sure.notes]
     lines += _compared(sure)
     if shares := shares_words(metrics, "eval"):

@@ -23,7 +23,8 @@ from lightning_sasv.metrics.registry import (
     Metric,
     metrics_for,
 )
-from lightning_sasv.metrics_file import Metrics, of_in
+from lightning_sasv.metrics_file import Metrics, costs_in, of_in
+from lightning_sasv.record import NOT_RECORDED
 from lightning_sasv.report.draws import OVER_SEEDS, Draws
 from lightning_sasv.report.sure import Sure, judge
 from lightning_sasv.report.table1 import (
@@ -135,8 +136,10 @@ def _line(text: str) -> str:
 _ENDS = ("method", "drawn", "replicates", "seeds", "speakers")
 
 
-def as_csv(rows: Sequence[Row], corpus: str, simulated: bool = False) -> str:
-    """The table as CSV, one line per system and metric."""
+def as_csv(
+    rows: Sequence[Row], corpus: str, simulated: bool = False, costs: str = NOT_RECORDED
+) -> str:
+    """The table as CSV, one line per system and metric; costs name theirs in the note."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = ["mean", "sd", "low", "high", *_ENDS, "paper", "difference"]
@@ -151,6 +154,7 @@ def as_csv(rows: Sequence[Row], corpus: str, simulated: bool = False) -> str:
             shown[4:4] = [str(found.get(name, "")) for name in _ENDS]
             words = [("simulated corpus", simulated), ("doubtful fit", row.doubtful)]
             words += [(cell.reason, bool(cell.reason))]
+            words += [(f"costs {costs}", METRICS[key].unit == "cost")]
             note = "; ".join(word for word, holds in words if holds)
             writer.writerow([corpus, row.system, _heading(METRICS[key]), *shown, note])
     return text.getvalue()
@@ -256,11 +260,19 @@ def write_table(
     table = Table1(rows, pair_lines(metrics, paper), remarks, warnings)
     whole = table._replace(remarks=[*remarks, *warnings])
     simulated = of["simulated"] is True or of["corpus"] == TWIN
-    texts = {"md": as_markdown(whole), "csv": as_csv(rows, str(of["corpus"]), simulated)}
+    costs = costs_in(metrics, "eval") or NOT_RECORDED
+    texts = {"md": as_markdown(whole), "csv": as_csv(rows, str(of["corpus"]), simulated, costs)}
     texts["tex"] = as_latex(whole)
     compared = [one.as_dict() for one in sure.comparisons]
     write_tables(folder, texts, metrics, compared)
     return table
+
+
+_TITLES = {
+    1: "one seed, 95 % interval",
+    2: "mean over two seeds ± deviation, values of both",
+    3: "mean over seeds ± deviation, 95 % interval",
+}
 
 
 def print_table1(table: Any) -> None:
@@ -273,7 +285,8 @@ def print_table1(table: Any) -> None:
     for columns in _parts(rows, console.width):
         titles = [METRICS[name].title("%", narrow=True) for name in columns]
         shown = make_table(_first(rows), titles)
-        shown.title = "Table 1, eval: mean over seeds ± deviation, 95 % interval"
+        seeds = max(len(cell.seeds) for row in rows for cell in row.cells.values())
+        shown.title = f"Table 1, eval: {_TITLES.get(seeds, _TITLES[3])}"
         shown.box, shown.padding, shown.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
         for row in rows:
             cells, blank = [row.cells[name] for name in columns], [""] * len(_first(rows)[1:])
@@ -292,12 +305,13 @@ def print_table1(table: Any) -> None:
 def _parts(rows: Sequence[Row], room: int) -> list[list[str]]:
     """The columns in parts that fit into a number of characters."""
     parts: list[list[str]] = []
-    left, names = 0, max(len(row.label) for row in rows) + 10
+    texts = ["(paper)", *_first(rows)[:1], *(row.label for row in rows)]
+    left, names = 0, max(map(len, texts)) + sum(len(one) + 2 for one in _first(rows)[1:]) + 4
     for name in _columns(rows):
         cells = [row.cells[name] for row in rows]
         lines = [f"{value_text(one)} {spread_text(one)}" for one in cells]
         texts = [*lines, *map(ends_text, cells), *map(paper_text, cells)]
-        width = max(len(METRICS[name].title("%", narrow=True)), *map(len, texts)) + 1
+        width = max(len(METRICS[name].title("%", narrow=True)), *map(len, texts)) + 2
         if not parts or width > left:
             parts.append([])
             left = room - names

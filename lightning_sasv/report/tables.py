@@ -334,6 +334,11 @@ COST_WORDS = (
 """What the costs of a table are."""
 
 
+def cost_words(metrics: Metrics, split: str | None = None) -> str:
+    """Which costs there are, and their numbers or name."""
+    return f"a-DCF (costs {costs_in(metrics, split) or NOT_RECORDED}), {COST_WORDS}"
+
+
 def print_results(metrics: Metrics, corpus: str) -> None:
     """Show the metrics of each system on each set, and which corpus they come from."""
     from lightning_sasv.fusion.doubts import is_doubtful  # evaluating needs no fusion
@@ -341,7 +346,7 @@ def print_results(metrics: Metrics, corpus: str) -> None:
     doubtful = [name for name, own in warnings_of(metrics).items() if is_doubtful(own)]
     parts = [*twin_words(metrics), *parts_of(metrics)]
     title = "; ".join([f"Results on the corpus: {corpus}", *parts])
-    costs = f"a-DCF (costs {costs_in(metrics) or NOT_RECORDED}), {COST_WORDS}"
+    costs = cost_words(metrics)
     values = [values_in(entry, split) for entry in metrics.values() for split in SPLITS]
     there = [m for m in metrics_for("results") if any(m.name in own for own in values)]
     console = Terminal(wrap=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,13 @@ from lightning_sasv.report.table1 import (
     order_checks,
     pair_lines,
 )
-from lightning_sasv.report.table1_text import Table1, as_csv, as_latex, as_markdown
+from lightning_sasv.report.table1_text import (
+    Table1,
+    as_csv,
+    as_latex,
+    as_markdown,
+    print_table1,
+)
 from lightning_sasv.scores import read_table
 
 
@@ -149,7 +157,7 @@ def test_of_two_seeds_both_values_are_shown_and_of_one_its_interval() -> None:
 
 
 def test_csv(table: Table1) -> None:
-    found = list(csv.DictReader(io.StringIO(as_csv(table.rows, "a,b"))))
+    found = list(csv.DictReader(io.StringIO(as_csv(table.rows, "a,b", costs="a-dcf1"))))
     assert len(found) == len(PAPER) * len(metrics_for("table1"))
     first = found[0]
     assert (first["corpus"], first["system"], first["metric"]) == ("a,b", "B1", "SASV-EER %")
@@ -160,8 +168,10 @@ def test_csv(table: Table1) -> None:
     assert [first[name] for name in names] == [
         *("1.0", "2.0", "bca", "seed speaker", "99", "3", "48", "")
     ]
-    noted = [(row["system"], row["metric"], row["note"]) for row in found if row["note"]]
-    assert noted == [("B1", "a-DCF_actual", "no LLR")]
+    noted = {(row["system"], row["metric"]): row["note"] for row in found}
+    assert noted.pop(("B1", "a-DCF_actual")) == "no LLR; costs a-dcf1"
+    for (_, metric), note in noted.items():
+        assert note == ("costs a-dcf1" if metric.startswith("a-DCF") else "")
     assert all("simulated" in row for row in as_csv(table.rows, "x", True).splitlines()[1:])
 
 
@@ -219,3 +229,24 @@ def test_the_paper_stands_beside_its_corpus_alone_and_can_be_left_out(
         assert set(there) == {shown and wanted}
         lines = notes(rows, metrics, Sure())
         assert any("SASV 2022 eval set" in line for line in lines) == (shown and wanted)
+
+
+@pytest.mark.parametrize("width", ["60", "80", "100"])
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_nothing_is_cut_off_on_the_terminal(
+    table: Table1,
+    seeds: int,
+    width: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    for row in table.rows:
+        for name, cell in row.cells.items():
+            few = {"seeds": cell.seeds[:seeds]} | ({"spread": math.nan} if seeds == 1 else {})
+            row.cells[name] = replace(cell, **few)
+    print_table1(table)
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert ("one seed", "values of both", "mean over seeds")[seeds - 1] in " ".join(shown.split())
+    assert "a-DCF (costs not recorded)" in shown
