@@ -36,8 +36,9 @@ from lightning_sasv.metrics.functional.points import (
     lumped,
 )
 
-Convention: TypeAlias = Literal["asvspoof", "interpolated", "max", "rocch"]
 _FEW = 2048  # positives whose rungs are counted faster together than one by one
+
+Convention: TypeAlias = Literal["asvspoof", "interpolated", "max", "rocch"]
 """How the equal error rate is read off the finite set of operating points; see :func:`eer`."""
 
 
