@@ -172,8 +172,11 @@ def write_text(path: str | Path, text: str) -> Path:
 
 
 def is_file(path: str | Path) -> bool:
-    """Whether there is such a file."""
-    return Path(path).is_file()
+    """Whether there is such a file; none has a name that no file can have."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _read(path: str | Path, what: str) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import is_file
 from lightning_sasv.frontends.audio import (
     _RATES,
     _frames_needed,
@@ -57,7 +58,7 @@ def read_recording(
         InputError: It is no audio, too short, too long, silent, cut short, or holds no numbers.
     """
     name = name or ("the recording" if isinstance(source, bytes) else str(source))
-    if not isinstance(source, bytes) and not Path(source).is_file():
+    if not isinstance(source, bytes) and not is_file(source):
         raise InputError(f"{name}: no such file")
     soundfile, problem = require_soundfile(), "cannot be read as audio; give wav, flac, ogg or mp3"
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_arrays, sha256
+from lightning_sasv.files import inside, read_arrays, sha256
 from lightning_sasv.frontends.audio import _RATES
 
 SETTINGS = "lightning_sasv"
@@ -96,6 +96,7 @@ class GraphFrontEnd:
             if name not in (graph.name, features.name):
                 raise InputError(f"{folder}: {name!r} is no file of a front end")
         for path in (Path(folder) / name for name in recorded):
+            inside(Path(folder).parent, path)
             if not path.is_file() or sha256(path) != recorded[path.name]:
                 state = "was altered or damaged" if path.is_file() else "is missing"
                 raise InputError(f"{path} {state}; export the bundle again")

@@ -259,6 +259,16 @@ def test_what_a_bundle_says_of_its_graphs(name: str, here: Path) -> None:
     assert GraphFrontEnd(here, "cm", about).embed([np.ones(5)]).shape == (1, 8)
     with pytest.raises(InputError, match="cm"):
         GraphFrontEnd(here, "cm", about | DESCRIBED[name]).embed([np.ones(5)])
+    (here / "cm.onnx").rename(here.parents[1] / "cm.onnx")
+    (here / "cm.onnx").symlink_to(here.parents[1] / "cm.onnx")
+    with pytest.raises(InputError, match="leads out of"):
+        GraphFrontEnd(here, "cm", about)
+
+
+def test_names_that_no_recording_can_have(here: Path) -> None:
+    for name in ("x" * 5_000, "a\0b"):
+        with pytest.raises(InputError, match="no such file"):
+            read_recording(name, 16_000, None)
 
 
 @pytest.mark.parametrize("value", ["x", 5, [[]], {"cm": 1}])
