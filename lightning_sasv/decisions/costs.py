@@ -9,6 +9,9 @@ from numbers import Real
 
 from lightning_sasv.errors import InputError, meant
 
+_LEAST = 1e-300
+"""Below it a quotient loses digits."""
+
 
 @dataclass(frozen=True)
 class CostModel:
@@ -105,9 +108,12 @@ class CostModel:
         The Bayes policy accepts scores above ``−log β``. It is ±inf where one side has no weight.
         """
         negative = self.weight_fa_nontarget + self.weight_fa_spoof
-        if negative == 0:
-            return math.inf
-        return math.log(self.weight_miss / negative) if self.weight_miss > 0 else -math.inf
+        if negative == 0 or self.weight_miss == 0:
+            return math.inf if negative == 0 else -math.inf
+        odds = self.weight_miss / negative
+        if _LEAST < odds < math.inf:
+            return math.log(odds)
+        return math.log(self.weight_miss) - math.log(negative)
 
     @property
     def most_c_abstain(self) -> float:

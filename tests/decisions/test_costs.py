@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model, cost_preset
@@ -81,7 +81,11 @@ def test_what_is_no_cost_model_is_an_error_that_names_it(call, message):
 
 
 @settings(max_examples=80, deadline=None)
-@given(costs=st.tuples(*[st.floats(0, 100)] * 3), parts=st.tuples(*[st.floats(0.01, 1)] * 3))
+@given(
+    costs=st.tuples(*[st.just(0.0) | st.floats(1e-300, 100)] * 3),
+    parts=st.tuples(*[st.floats(0.01, 1)] * 3),
+)
+@example(costs=(1e-300, 100.0, 100.0), parts=(0.01, 1.0, 1.0))
 def test_weights_odds_and_blind_cost_belong_together(costs, parts):
     total = sum(parts)
     target, nontarget = parts[0] / total, parts[1] / total
@@ -91,8 +95,16 @@ def test_weights_odds_and_blind_cost_belong_together(costs, parts):
     assert weights == pytest.approx(expected, rel=1e-12)
     assert model.default_cost == min(expected[0], expected[1] + expected[2])
     if expected[0] > 0 and expected[1] + expected[2] > 0:
-        assert math.exp(model.log_beta) * sum(expected[1:]) == pytest.approx(expected[0], rel=1e-9)
+        log_odds = math.log(expected[0]) - math.log(sum(expected[1:]))
+        assert model.log_beta == pytest.approx(log_odds, rel=1e-9, abs=1e-12)
         assert model.spoof_share * sum(expected[1:]) == pytest.approx(expected[2], rel=1e-9)
+
+
+@pytest.mark.parametrize(("miss", "false"), [(1e-321, 100.0), (100.0, 1e-321)])
+def test_odds_beyond_the_range_of_floats_have_a_logarithm(miss: float, false: float) -> None:
+    model = CostModel(miss, false, false, 0.5, 0.25, 0.25)
+    assert 700 < abs(model.log_beta) < 760
+    assert (model.log_beta > 0) == (miss > false)
 
 
 def test_a_price_of_abstaining_says_where_it_acts() -> None:

@@ -332,7 +332,7 @@ def test_a_network_of_both_embeddings_is_no_part_of_a_bundle_which_says_so(
     assert "the network of F3 sees both embeddings" in message
     assert "without --with-front-ends it takes the scores of that network" in message
     main([str(word) for word in export])
-    assert "the network is not part of it" in capsys.readouterr().out
+    assert "its network, which is no part of it" in capsys.readouterr().out
     words = ["verify", "--bundle", tmp_path / "b", "--enrol", place["a"], "--probe", place["x"]]
     assert "export a system of a pair of scores (M3d)" in failure_of(capsys, *words)
 
