@@ -74,7 +74,7 @@ def test_coarser_grids_give_wider_bounds(case: dict[str, np.ndarray], bits: int)
 
 @pytest.mark.parametrize("convention", ["asvspoof", "interpolated", "max", "rocch"])
 @given(case=trials(), bits=st.integers(0, 3), seed=st.integers(0, 99))
-@examples(40)
+@examples(24)
 def test_bounds_of_replicates(
     convention: Any, case: dict[str, np.ndarray], bits: int, seed: int
 ) -> None:

@@ -37,7 +37,7 @@ def part(case: dict[str, np.ndarray], chosen: Any) -> dict[str, np.ndarray]:
 
 
 @given(case=trials(infinite=True), data=st.data())
-@examples(30)
+@examples(20)
 def test_shards_in_any_order_and_shape(
     case: dict[str, np.ndarray], data: st.DataObject, tmp_path: Path
 ) -> None:

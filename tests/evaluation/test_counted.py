@@ -181,6 +181,8 @@ def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "speaker",
             "--by",
             "attack",
+            "--replicates",
+            "60",
         ]
     )
     shown = capsys.readouterr().out
