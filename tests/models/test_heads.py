@@ -160,7 +160,7 @@ def test_what_a_head_is_given(twin: Corpus) -> None:
     rows, vectors = ProbeBatches(twin.dev, 1000, joint=True)[0]
     for row in (0, 7, len(rows) - 1):
         name, utterance = (
-            str(one[rows[row]]) for one in (twin.dev.trials.models, twin.dev.trials.utterance)
+            str(one[rows[row]]) for one in (twin.dev.trials.speaker, twin.dev.trials.utterance)
         )
         stores = (twin.dev.models, name), (twin.dev.asv, utterance), (twin.dev.cm, utterance)
         expected = torch.cat([store.select([one])[0] for store, one in stores])
