@@ -22,7 +22,7 @@ from lightning_sasv.counting.sums import in_bits
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.binned import View
 from lightning_sasv.metrics.bootstrap import GROUPS, NOT_CLUSTERED, draw, generator
-from lightning_sasv.metrics.bounds import available, bounded
+from lightning_sasv.metrics.bounds import Ends, available, bounded
 from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.metrics.intervals import Interval, Method, Resampled, check_replicates
 from lightning_sasv.metrics.registry import Settings
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _AT_ONCE = 100
 _EXACT = 1 << 24
 """Whole numbers up to this are exact in single precision, which is faster."""
+
+
+COARSE = "the grid is coarse here: try --grid 9"
+"""Said where the bounds of an end exceed a tenth of half the interval."""
 
 
 class CountedInterval(NamedTuple):
@@ -66,6 +70,11 @@ class CountedInterval(NamedTuple):
     note: str = ""
 
     @property
+    def ends(self) -> Ends:
+        """Between which values both ends lie."""
+        return self.low_between, self.high_between
+
+    @property
     def half_width(self) -> float:
         """Half the length of the interval."""
         return (self.high - self.low) / 2
@@ -89,7 +98,7 @@ class Drawn(NamedTuple):
         note = found.note
         width = max(high.low - low.low, high.high - low.high)
         if width > 0.1 * found.half_width > 0:
-            note = "; ".join(filter(None, [note, "the grid is coarse here: try --grid 9"]))
+            note = "; ".join(filter(None, [note, COARSE]))
         return CountedInterval(
             self.grid.value,
             found.low,

@@ -141,7 +141,8 @@ def evaluate_counted(
         for column in options.by
     }
     notes = [*given.space.notes, *notes, *more]
-    return CountedResults(states, options, metrics, draws, way, tuple(notes), groups)
+    found = CountedResults(states, options, metrics, draws, way, tuple(notes), groups)
+    return replace(found, notes=(*notes, *found.coarse()))
 
 
 def _check_files(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.counting import Bounded, Counts
-from lightning_sasv.counting.replicates import CountedInterval, Drawn
+from lightning_sasv.counting.replicates import COARSE, CountedInterval, Drawn
 from lightning_sasv.evaluation.compare import Draws, Options
 from lightning_sasv.evaluation.definitions import definitions
 from lightning_sasv.files import finite, write_json, write_text
@@ -22,6 +22,7 @@ from lightning_sasv.metrics.bounds import bounded_text
 from lightning_sasv.metrics.comparisons import Comparison
 from lightning_sasv.metrics.families import ADJUSTMENTS
 from lightning_sasv.metrics.intervals import is_clear
+from lightning_sasv.metrics.registry import METRICS
 from lightning_sasv.metrics_file import as_content
 from lightning_sasv.places import head, refuse
 from lightning_sasv.record import named_costs, software, unrecorded
@@ -110,6 +111,19 @@ class CountedResults:
             )
         return "; ".join(words)
 
+    def coarse(self) -> list[str]:
+        """What must be said of intervals whose ends the grid tells badly."""
+        found = []
+        for name, own in self.intervals.items():
+            names = [METRICS[m].title() for m, one in own.items() if COARSE in one.note]
+            if names:
+                words = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+                found.append(
+                    f"{name}: ends of the intervals of {words} are known to no better than a tenth "
+                    "of their half width; --grid 9 counts more finely"
+                )
+        return found
+
     def value(self, system: str, metric: str) -> float:
         """A metric of a system."""
         return self.metrics[system][metric].value
@@ -118,11 +132,7 @@ class CountedResults:
         """Every metric of a system as people read it: a value, or its bounds; then its interval."""
         intervals = self.intervals.get(system, {})
         return {
-            name: bounded_text(
-                name,
-                one,
-                (intervals[name].low, intervals[name].high) if name in intervals else None,
-            )
+            name: bounded_text(name, one, intervals[name].ends if name in intervals else None)
             for name, one in self.metrics[system].items()
         }
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,16 +107,43 @@ def crossing_bins(positives: NDArray[np.int64], negatives: NDArray[np.int64]) ->
     return found
 
 
-def bounded_text(name: str, one: Bounded, ends: tuple[float, float] | None = None) -> str:
+def range_text(name: str, low: float, high: float, value: float | None = None) -> str:
+    """Bounds as people read them: one number where they do not differ in print.
+
+    Example:
+        >>> range_text("sasv_eer", 0.01, 0.02), range_text("sasv_eer", 0.01, 0.01)
+        ('1.0000…2.0000', '1.0000')
+    """
+    metric = METRICS[name]
+    texts = metric.text(low, FULL), metric.text(high, FULL)
+    if texts[0] != texts[1]:
+        return "…".join(texts)
+    return texts[0] if value is None else metric.text(value, FULL)
+
+
+Ends: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
+"""Between which values the lower and the upper end of an interval lie."""
+
+
+def ends_text(name: str, ends: Ends) -> str:
+    """Both ends of an interval, each with its bounds where these differ in print.
+
+    Example:
+        >>> ends_text("sasv_eer", ((0.011, 0.011), (0.014, 0.0141)))
+        '1.1000, 1.4000…1.4100'
+    """
+    return ", ".join(range_text(name, *end) for end in ends)
+
+
+def bounded_text(name: str, one: Bounded, ends: Ends | None = None) -> str:
     """A metric as people read it: a value, or bounds where they differ in print; its interval.
 
     Example:
-        >>> bounded_text("sasv_eer", Bounded(0.0125, 0.01249, 0.0126, False), (0.011, 0.014))
+        >>> one = Bounded(0.0125, 0.01249, 0.0126, False)
+        >>> bounded_text("sasv_eer", one, ((0.011, 0.011), (0.014, 0.014)))
         '1.2490…1.2600 [1.1000, 1.4000]'
     """
-    metric = METRICS[name]
-    low, high = metric.text(one.low, FULL), metric.text(one.high, FULL)
-    text = metric.text(one.value, FULL) if low == high else f"{low}…{high}"
-    if ends is None or math.isnan(ends[0]):
+    text = range_text(name, one.low, one.high, one.value)
+    if ends is None or math.isnan(ends[0][0]):
         return text
-    return f"{text} [{metric.text(ends[0], FULL)}, {metric.text(ends[1], FULL)}]"
+    return f"{text} [{ends_text(name, ends)}]"

@@ -20,10 +20,10 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import write_text
 from lightning_sasv.metrics.binned import BinnedClasses, Order
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
-from lightning_sasv.metrics.bounds import bounded_text
+from lightning_sasv.metrics.bounds import bounded_text, ends_text
 from lightning_sasv.metrics.functional.points import operating_points
 from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, check_replicates
-from lightning_sasv.metrics.registry import DEFAULTS, FULL, METRICS, metrics_for
+from lightning_sasv.metrics.registry import DEFAULTS, METRICS, metrics_for
 from lightning_sasv.places import check_stamped, stamp
 from lightning_sasv.report.curves import DET_LIMITS, thinned
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, page_part
@@ -142,7 +142,7 @@ def _rows(
     for metric in metrics_for("all"):
         if metric.name in values:
             ends = intervals.get(metric.name)
-            text = ", ".join(metric.text(x, FULL) for x in (ends.low, ends.high)) if ends else ""
+            text = ends_text(metric.name, ends.ends) if ends else ""
             rows.append([metric.title(), bounded_text(metric.name, values[metric.name]), text])
     return rows
 

@@ -19,7 +19,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation import CountedResults, evaluate, merge
 from lightning_sasv.evaluation.sizes import available_memory, read_size
 from lightning_sasv.files import sha256
-from lightning_sasv.metrics.bounds import bounded_text
+from lightning_sasv.metrics.bounds import bounded_text, ends_text
 from lightning_sasv.report import write_report
 from lightning_sasv.scores import stream
 from lightning_sasv.scores.stream import scan
@@ -230,6 +230,7 @@ def test_families_of_more_systems(files: Path, frame: pl.DataFrame) -> None:
     against = counted(*names, reference="c", adjust="none")
     pairs = {(one.first, one.second) for one in against.comparisons}
     assert pairs == {("all", "c"), ("b", "c")}
+    assert any("--grid 9 counts more finely" in note for note in counted("c.csv", grid=0).notes)
     with pytest.raises(InputError, match="--reference: no system 'd'"):
         counted(*names, reference="d")
     with pytest.raises(InputError, match="--ci trial: counts do not pair the trials of several"):
@@ -404,7 +405,7 @@ def test_the_page_of_a_state(files: Path, capsys: pytest.CaptureFixture[str]) ->
     (bounds,) = counted("a.counts.safetensors", ci="none").metrics.values()
     assert bounded_text("sasv_eer", bounds["sasv_eer"]) in page
     ends = found.states["all"].bootstrap(["sasv_eer"], "speaker-attack", 60)["sasv_eer"]
-    assert f"{100 * ends.low:.4f}, {100 * ends.high:.4f}" in page
+    assert ends_text("sasv_eer", ends.ends) in page
     assert page.count("<svg") == 3
     assert "<script" not in page
     assert "all.csv" in page
