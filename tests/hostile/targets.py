@@ -48,7 +48,7 @@ SOUND: dict[str, list[str]] = {
     "enrol": ["enrol", "a.wav", "--bundle=whole", "--name=anna", "--speakers=out"],
     "fuse": ["fuse", "--dev=good.csv", "--eval=good.csv", "--systems=B1,L3t", "--out=out"],
     "evaluate": ["evaluate", "good.csv"],
-    "merge": ["merge", "good.counts.safetensors", "--out=out.counts.safetensors"],
+    "merge": ["merge", "good.counts.safetensors", "--out=out/m.counts.safetensors"],
     "referee": ["referee", "claims.yaml"],
     "transfer": ["transfer", "--fitted=results", "--scores=good.csv", "--out=out"],
     "decide": ["decide", "good.csv", "--fitted=results", "--out=out/decided.csv"],
@@ -158,7 +158,7 @@ TARGETS: dict[str, list[Target]] = {
         _option("evaluate", f"--costs={FILE}", "good.csv"),
         _place("evaluate", "x.jsonl", "evaluate", "x.jsonl"),
     ],
-    "merge": [_option("merge", f"x{COUNTS}", f"--out=out{COUNTS}", place=f"x{COUNTS}")],
+    "merge": [_option("merge", f"x{COUNTS}", f"--out=out/m{COUNTS}", place=f"x{COUNTS}")],
     "referee": [_option("referee", FILE)],
     "decide": [
         _option("decide", FILE, "--fitted=results", "--out=out/decided.csv"),
