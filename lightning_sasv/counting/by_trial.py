@@ -45,10 +45,7 @@ class Cells:
         below = np.concatenate([np.cumsum(view.counts, axis=1), view.rejected], axis=1)
         order = np.argsort(edges, kind="stable")
         self.cuts, self._edges, self._seed = view.cuts, edges[order], seed
-        self._starts = np.maximum(
-            np.concatenate([view.starts, np.nextafter(view.cuts, np.inf)])[order],
-            np.nextafter(np.append(-np.inf, self._edges[:-1]), np.inf),
-        )
+        self._starts = np.nextafter(np.append(-np.inf, self._edges[:-1]), np.inf)
         self._counts = np.diff(below[:, order], axis=1, prepend=0)
         self._at = np.argsort(order)[view.edges.size :]
 

@@ -7,6 +7,7 @@ of a bin for one score, its upper edge. Losses and costs at cuts are exact.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -115,5 +116,10 @@ class BinnedClasses(Classes):
 
 
 def between(value: float, low: float, high: float) -> Bounded:
-    """A value, brought within its bounds if rounding took it out of them."""
+    """A value, brought within its bounds if rounding took it out of them.
+
+    Where the bounds are one number, found by other sums than the value, the value is exact.
+    """
+    if low == high and math.isclose(value, low, rel_tol=1e-12, abs_tol=1e-12):
+        return Bounded(value, value, value, True)
     return Bounded(min(max(value, low), high), low, high, low == high)
