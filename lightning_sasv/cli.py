@@ -174,6 +174,9 @@ def _run(words: Sequence[str]) -> None:
         sys.stdout.write(usage())
     elif command == "--version":
         sys.stdout.write(f"lightning-sasv {__version__}\n")
+    elif command in COMMANDS and " ".join(words[1:]).replace("=", " ") == "--print costs":
+        model = import_module("lightning_sasv.decisions.costs").PRESETS["a-dcf1"]
+        sys.stdout.write("".join(f"{name}: {value}\n" for name, value in model.as_dict().items()))
     elif command in COMMANDS:
         _run_function(command, words[1:])
     elif command in TRAINING and {"-h", "--help"} & set(words):

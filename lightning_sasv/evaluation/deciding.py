@@ -148,7 +148,7 @@ def decide(
 
     if fitted is None:
         raise InputError("--fitted DIR is needed: the folder that `lightning fuse --out DIR` wrote")
-    model, systems = read_costs(costs), read_fitted_systems(fitted)
+    model, systems = read_costs(costs, tell), read_fitted_systems(fitted)
     choose_system(systems, system)  # before the work of reading
     how = reading(format, allow_missing, **said)
     labels = read_key(key, key_format, how=how, tell=tell)

@@ -127,7 +127,7 @@ def fuse(
     from lightning_sasv.fusion import failure_lines, warning_lines
     from lightning_sasv.systems import read_systems
 
-    wanted, settings = read_systems(systems), Settings(costs=read_costs(costs))
+    wanted, settings = read_systems(systems), Settings(costs=read_costs(costs, tell))
     own: FusionSettings = {"trim": trim}
     if worth and replicates:
         check_replicates(replicates)

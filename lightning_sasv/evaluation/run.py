@@ -169,7 +169,7 @@ def evaluate(
         tell([f"corpus {profile.name}: costs {costs}" + (f", trials of {where}" if where else "")])
     options = Options(
         settings=Settings(
-            costs=read_costs(costs or "a-dcf1"),
+            costs=read_costs(costs or "a-dcf1", tell),
             convention=convention,
             not_llr=not_llr,
             tandem_costs=read_costs(tandem_costs),

@@ -330,8 +330,8 @@ def where_equal(table: ScoreTable, condition: str | None) -> ScoreTable:
     return table.take(rows).part_of(table, f"--where {condition}")
 
 
-def read_costs(text: str) -> CostModel:
-    """Costs and priors from a preset's name or a JSON or YAML file.
+def read_costs(text: str, tell: Tell = silent) -> CostModel:
+    """Costs and priors from a preset's name or a JSON or YAML file; defaults it takes are told.
 
     Example:
         >>> read_costs("a-dcf1").c_fa_spoof
@@ -346,6 +346,11 @@ def read_costs(text: str) -> CostModel:
         content = read_yaml(text)
         if not isinstance(content, dict):
             raise InputError("expected lines like `c_miss: 1.0`, one number per name")
-        return as_cost_model(content)
+        model = as_cost_model(content)
+        missing = {k: v for k, v in CostModel().as_dict().items() if k not in content}
+        if missing:
+            taken = ", ".join(f"{name} {value:.4g}" for name, value in missing.items())
+            tell([f"{text} does not say all: taken are the defaults {taken}"])
+        return model
     except ValueError as error:
         raise InputError(f"cannot use the costs in {text}: {error}") from None

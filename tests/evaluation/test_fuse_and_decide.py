@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import torch
 
+from lightning_sasv.cli import main
 from lightning_sasv.decisions import PRESETS, CostModel, accept, compare_policies
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation import decide, evaluate, fuse
@@ -266,3 +267,17 @@ def test_unsure_by_a_price_and_outside_of_dev(pair: Pair, tmp_path: Path) -> Non
     assert 0 < (far == "unsure").sum() < (before == "accept").sum()
     with pytest.raises(InputError, match=r"--level must lie in \[.*least possible"):
         decide(evaluation, **where, level=1e-6)
+
+
+def test_costs_that_say_little_name_the_defaults_and_a_template_says_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "some.yaml").write_text("c_miss: 2\n")
+    told: list[str] = []
+    assert read_costs(str(tmp_path / "some.yaml"), told.extend) == CostModel(c_miss=2.0)
+    assert "the defaults c_fa_nontarget 1, c_fa_spoof 1, p_target 0.3333" in told[0]
+    main(["decide", "--print", "costs"])
+    (tmp_path / "all.yaml").write_text(capsys.readouterr().out)
+    told.clear()
+    assert read_costs(str(tmp_path / "all.yaml"), told.extend) == PRESETS["a-dcf1"]
+    assert not told
