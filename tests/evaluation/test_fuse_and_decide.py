@@ -23,6 +23,7 @@ from lightning_sasv.fusion import SYSTEMS, FusionSystem, build_system
 from lightning_sasv.metrics.functional import Settings, a_dcf
 from lightning_sasv.metrics_file import values_in
 from lightning_sasv.scores import ScoreTable, read_scores, read_table, write_scores
+from lightning_sasv.scores.sources import read_costs
 from tests.helpers import metrics_in
 from tests.scores.samples import toy_scores
 
