@@ -253,6 +253,36 @@ def read_arrays(path: str | Path, header: str = "") -> tuple[dict[str, Any], dic
     return about, arrays
 
 
+def write_arrays(
+    path: str | Path,
+    arrays: Mapping[str, Any],
+    metadata: Mapping[str, str] | None = None,
+    mode: int = 0o666,
+) -> Path:
+    """Write arrays as a safetensors file, atomically.
+
+    Args:
+        path: File to write.
+        arrays: Arrays by name.
+        metadata: Texts of its head; the order of several differs from file to file.
+        mode: What the user's mask is taken from.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    import numpy as np
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    plain = {name: np.asarray(one, order="C") for name, one in arrays.items()}
+    with atomic_path(path, mode) as temporary:
+        try:
+            save_file(plain, temporary, None if metadata is None else dict(metadata))
+        except SafetensorError as error:  # a full disk
+            raise OSError(str(error)) from None
+    return Path(path)
+
+
 def sha256(path: str | Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     try:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, check_links, read_arrays
+from lightning_sasv.files import check_links, read_arrays, write_arrays
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
@@ -121,11 +120,7 @@ def save_system(path: str | Path, system: Fusion, about: Mapping[str, Any]) -> P
     header: dict[str, Any] = {"format": FORMAT, "config": system.config, "about": dict(about)}
     header |= {"warnings": system.warnings} if system.warnings else {}
     header |= {"fitted_on": system.fitted_on} if system.fitted_on else {}
-    arrays = {name: np.array(value, order="C") for name, value in system.arrays().items()}
-    with atomic_path(path) as temporary:
-        # one entry: the order of several would differ from file to file
-        save_file(arrays, temporary, {HEADER: json.dumps(header, sort_keys=True)})
-    return Path(path)
+    return write_arrays(path, system.arrays(), {HEADER: json.dumps(header, sort_keys=True)})
 
 
 def read_fitted(path: str | Path) -> FittedSystem:

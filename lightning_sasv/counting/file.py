@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from lightning_sasv import __version__
 from lightning_sasv.counting.column import FINE, Column, block_of, by_class
@@ -24,7 +23,7 @@ from lightning_sasv.counting.rows import Row
 from lightning_sasv.counting.state import COLUMNS, Counts, Source
 from lightning_sasv.counting.sums import UNIT
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path
+from lightning_sasv.files import write_arrays
 from lightning_sasv.limits import parse_json
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
 from lightning_sasv.metrics.functional.grid import Edges, Grid
@@ -61,12 +60,7 @@ def save_counts(counts: Counts, path: str | Path) -> Path:
         header["columns"][name] = facts
         tensors |= {f"{name}.{key}": array for key, array in arrays.items()}
     text = json.dumps(header, sort_keys=True, ensure_ascii=True)
-    with atomic_path(path) as temporary:
-        try:
-            save_file(tensors, temporary, {_HEADER: text})
-        except SafetensorError as error:  # a full disk, a folder without permission
-            raise OSError(str(error)) from None
-    return Path(path)
+    return write_arrays(path, tensors, {_HEADER: text})
 
 
 def load_counts(path: str | Path) -> Counts:

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from lightning_sasv.data.pickles import load_pickle
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path
+from lightning_sasv.files import atomic_path, write_arrays
 
 FORMAT = "lightning_sasv.embeddings/1"
 SUFFIX = ".safetensors"
@@ -115,10 +114,8 @@ class EmbeddingStore:
 
     def save(self, path: str | Path) -> Path:
         """Write the store to ``path`` (safetensors), atomically."""
-        ids = torch.frombuffer(bytearray("\n".join(self.ids).encode()), dtype=torch.uint8)
-        with atomic_path(path) as temporary:
-            save_file({"ids": ids, "vectors": self.vectors}, temporary, {"format": FORMAT})
-        return Path(path)
+        ids = np.frombuffer("\n".join(self.ids).encode(), np.uint8)
+        return write_arrays(path, {"ids": ids, "vectors": self.vectors}, {"format": FORMAT})
 
     def to_pickle(self, path: str | Path) -> Path:
         """Write the embeddings as the challenge does: a pickled ``{id: vector}``, atomically."""

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from lightning_sasv.checks import Codes, Floats, as_labels
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, read_arrays
-from lightning_sasv.trials import Scores, TrialClass
+from lightning_sasv.files import read_arrays, write_arrays
+from lightning_sasv.trials import Scores, TrialClass, claimed_speakers
 
 if TYPE_CHECKING:
     from lightning_sasv.metrics.drift import Groups
@@ -45,12 +44,9 @@ class Reference:
 
     def save(self, path: Path) -> None:
         """Write it, atomically."""
-        arrays: dict[str, np.ndarray] = {"scores": np.ascontiguousarray(self.scores)}
-        arrays["label"] = np.ascontiguousarray(self.label)
-        if self.speaker is not None:
-            arrays["speaker"] = np.ascontiguousarray(self.speaker)
-        with atomic_path(path) as temporary:
-            save_file(arrays, temporary)
+        arrays = {"scores": self.scores, "label": self.label}
+        known = {} if self.speaker is None else {"speaker": self.speaker}
+        write_arrays(path, arrays | known)
 
     @classmethod
     def load(cls, bundle: str | Path, columns: int) -> Reference:
@@ -78,5 +74,6 @@ class Reference:
 
 
 def numbered(names: np.ndarray) -> Groups:
-    """Names as numbers from 0 on."""
-    return np.unique(names.astype(str), return_inverse=True)[1].astype(np.int64)
+    """Speakers of enrolled models as numbers from 0 on."""
+    speakers = claimed_speakers(names.astype(str).tolist())
+    return np.unique(speakers, return_inverse=True)[1].astype(np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from lightning_sasv.fitted import FOLDER, SUFFIX, FittedSystem, frozen, read_fit
 from lightning_sasv.fusion.columns import Columns
 from lightning_sasv.plugins import UntrustedError
 from lightning_sasv.scores.sources import Tell, read_costs, silent
-from lightning_sasv.trials import OWN_CM, Scores
+from lightning_sasv.trials import OWN_CM, Scores, claimed_speakers
 
 DEFAULT = "M3d"
 
@@ -186,6 +187,14 @@ def _read_set(system: FittedSystem, path: Path) -> Scores:
 
 
 def _read_columns(columns: Columns, name: str, path: Path) -> Scores:
+    """The same by the names of columns and system; speakers are those of the enrolled models."""
+    scores = _as_written(columns, name, path)
+    if scores.speaker is None:
+        return scores
+    return replace(scores, speaker=np.array(claimed_speakers(scores.speaker.astype(str).tolist())))
+
+
+def _as_written(columns: Columns, name: str, path: Path) -> Scores:
     from lightning_sasv.scores import read_scores, read_table
 
     if columns.is_pair:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, read_arrays
+from lightning_sasv.files import read_arrays, write_arrays
 
 HEAD = "head.safetensors"
 _SETTINGS = "lightning_sasv"
@@ -80,13 +79,7 @@ class Head:
         arrays = {f"weight_{k}": one for k, one in enumerate(self.weights)}
         arrays |= {f"bias_{k}": one for k, one in enumerate(self.biases)}
         settings = json.dumps({"negative_slope": self.negative_slope})
-        with atomic_path(path) as temporary:
-            save_file(
-                {name: np.ascontiguousarray(one) for name, one in arrays.items()},
-                temporary,
-                {_SETTINGS: settings},
-            )
-        return Path(path)
+        return write_arrays(path, arrays, {_SETTINGS: settings})
 
     @classmethod
     def load(cls, path: str | Path) -> Head:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.files import atomic_path, inside, read_arrays
+from lightning_sasv.files import inside, read_arrays, write_arrays
 
 SUFFIX = ".safetensors"
 _HEADER = "lightning_sasv"
@@ -46,10 +45,8 @@ class SpeakerModels:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         day = datetime.now(UTC).date().isoformat()
         header = {"made_by": _identity(about), "enrolled": day}
-        with atomic_path(path, mode=0o600) as temporary:
-            array = np.ascontiguousarray(vector, np.float32)
-            save_file({"model": array}, temporary, {_HEADER: json.dumps(header, sort_keys=True)})
-        return path
+        text = json.dumps(header, sort_keys=True)
+        return write_arrays(path, {"model": np.float32(vector)}, {_HEADER: text}, mode=0o600)
 
     def read(self, name: str, about: Mapping[str, Any]) -> np.ndarray:
         """A model that the same front end has made.

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from lightning_sasv.decisions import empirical_cost, worth_below
 from lightning_sasv.decisions.outcome import share_of
 from lightning_sasv.deploy.decision import checked_scores
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, read_arrays
+from lightning_sasv.files import read_arrays, write_arrays
 from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.conformal import LEVEL, Measured, measure
 from lightning_sasv.trials import CLASS_ORDER, Scores, TrialClass
@@ -39,8 +38,7 @@ class Unsure(NamedTuple):
     def save(self, folder: Path) -> None:
         """Write the sorted nonconformities into the folder of a bundle."""
         if self.measured is not None:
-            with atomic_path(folder / MEASURED) as temporary:
-                save_file({k: np.array(v, order="C") for k, v in self._arrays().items()}, temporary)
+            write_arrays(folder / MEASURED, self._arrays())
 
     def _arrays(self) -> dict[str, Any]:
         return {} if self.measured is None else self.measured.arrays()

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, sha256
+from lightning_sasv.files import sha256, write_arrays
 from lightning_sasv.frontends.aasist import AASIST
 from lightning_sasv.frontends.aasist_encoder import in_one_piece
 from lightning_sasv.frontends.base import FrontEnd, describe
@@ -118,5 +117,4 @@ def _write_features(front_end: ECAPA, path: Path) -> None:
         bands.log_mel = as_decibels
     settings = {"hop": spectrum.hop_length, "floor": bands.amin, "range_db": bands.top_db}
     arrays = {"window": spectrum.window.numpy(), "mel": mel.contiguous().numpy()}
-    with atomic_path(path) as temporary:  # readable like the other parts of a bundle
-        save_file(arrays, temporary, {SETTINGS: json.dumps(settings, sort_keys=True)})
+    write_arrays(path, arrays, {SETTINGS: json.dumps(settings, sort_keys=True)})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from lightning_sasv.counting import Counts, column, file
+from lightning_sasv.counting import Counts, column
 from lightning_sasv.counting.file import FORMAT
 from lightning_sasv.counting.replicates import _Product
 from lightning_sasv.counting.state import Source, merged
@@ -299,7 +299,7 @@ def test_a_state_that_is_interrupted_leaves_no_file(
         raise SafetensorError("No space left on device")
 
     for fails, error in ((interrupted, KeyboardInterrupt), (full, InputError)):
-        monkeypatch.setattr(file, "save_file", fails)
+        monkeypatch.setattr("safetensors.numpy.save_file", fails)
         with pytest.raises(error):
             _saved(tmp_path)
         assert not list(tmp_path.iterdir())

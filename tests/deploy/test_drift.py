@@ -234,3 +234,8 @@ def test_a_bundle_without_its_dev_scores_says_so() -> None:
     old = Path(__file__).parents[1] / "fitted_format1" / "bundle"
     with pytest.raises(InputError, match="does not hold its dev scores"):
         Reference.load(old, 2)
+
+
+def test_models_of_one_speaker_are_one_speaker() -> None:
+    models = np.array(["a00/id10318/x", "a00/id10318/y", "a00/id10326/x"])
+    assert numbered(models).tolist() == [0, 0, 1]
