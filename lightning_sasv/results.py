@@ -88,7 +88,7 @@ def set_entries(
         origin: Where they come from.
         settings: Costs and conventions of the metrics.
         systems: The systems, which say if their scores are LLRs: those have a policy cost, others
-            no actual one.
+            no actual one; and if they are two, which alone have metrics of a pair.
         dev: Threshold of the smallest a-DCF of each system on dev, where this is another set.
     """
     found = {}
@@ -97,7 +97,9 @@ def set_entries(
         threshold = None if dev is None else dev.get(name)
         how = replace(settings or DEFAULTS, not_llr=llrs is False, dev_threshold=threshold)
         columns = dict(zip(("asv", "cm", "sasv"), one, strict=True))
-        values = explained_metrics(columns, trials.labels, how).values
+        pair = systems is None or systems[name].is_of_pair
+        known = columns if pair else {"sasv": columns["sasv"]}
+        values = explained_metrics(known, trials.labels, how).values
         if llrs:
             values |= explained_metrics(columns, trials.labels, how, names=("policy_a_dcf",)).values
         found[name] = set_entry(columns, values, trials, origin, how)

@@ -146,6 +146,11 @@ class Fusion:
         return self.config["density"] is not None or self.config["calibration"] is not None
 
     @property
+    def is_of_pair(self) -> bool:
+        """Whether there is a verifier's and a countermeasure's side, not one score for both."""
+        return self.config["calibration"] != "single"
+
+    @property
     def simulated(self) -> bool:
         """Whether it was fitted on simulated trials, as far as that is known."""
         return (self.fitted_on or {}).get("simulated") is True

@@ -298,6 +298,8 @@ def test_joint_systems_have_rows_of_the_table(table: Path) -> None:
     rate = sasv_eers(scores.extra["sasv_F3"], scores.label).sasv
     assert metrics_in(table / "seed2")["F3"]["eval"]["sasv_eer"] == pytest.approx(rate)
     assert not np.array_equal(own.asv, scores.asv)
+    pairs = {name: "t_eer" in own["eval"] for name, own in metrics_in(table / "seed2").items()}
+    assert pairs == {"B1": True, "E2": False, "F3": True}, "one score has no tandem"
     e2 = scores.of_system("E2")
     assert np.array_equal(e2.asv, e2.cm)
     text = (table / "table.md").read_text()
