@@ -193,7 +193,7 @@ SCORE_FILES = [
     Case("short row", "evaluate row.csv", ("line 5",)),
     Case("unknown label", "evaluate label.csv", ("line 2", "'good'")),
     Case("format", "evaluate good.csv --format moon", ("unknown format 'moon'; formats: csv,",)),
-    Case("columns", "evaluate good.csv --format a-dcf", ("line 1: 1 columns where 4 are",)),
+    Case("columns", "evaluate good.csv --format a-dcf", ("line 1: 6 columns where 4 are",)),
     Case("column", "evaluate good.csv --by moon", ("line 1: no column 'moon'",)),
     Case("where", "evaluate good.csv --where moon", ("--where", "COLUMN=VALUE")),
     Case("where none", "evaluate good.csv --where attack=A99", ("never 'A99'",)),

@@ -93,7 +93,7 @@ def test_report_shows_it(fused: Path) -> None:
     main(["report", str(fused)])
     page = (fused / "report.html").read_text()
     assert '<th title="targets below the mean nontarget">target overlap, %</th>' in page
-    assert "target overlap, eval, lowest here" in page
+    assert "target overlap, eval, chosen on dev" in page
     value = metrics_in(fused)["L3c"]["eval"]["overlap"]
     assert f">{100 * value:.2f}</td>" in page
 
