@@ -1,4 +1,4 @@
-"""CM head, fusion and policy of a bundle as one ONNX graph, in float64 but for the head."""
+"""CM head, fusion and policy of a bundle as one ONNX graph, in float64."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class _Policy(nn.Module):
         self.scorer = scorer
         self.system = FusionSystem(**scorer.system.config)
         self.system.store(scorer.system.arrays())
-        self.layers = None if head is None else [*map(torch.from_numpy, head.weights)]
-        self.biases = [] if head is None else [*map(torch.from_numpy, head.biases)]
+        self.layers = [] if head is None else [torch.from_numpy(w).double() for w in head.weights]
+        self.biases = [] if head is None else [torch.from_numpy(b).double() for b in head.biases]
         self.slope = 0.0 if head is None else head.negative_slope
         self.eval()
 
     def forward(self, first: Tensor, embedding: Tensor | None = None) -> tuple[Tensor, ...]:
         scores = first.T.double()
         if embedding is not None:
-            scores = torch.stack([first.double(), self._cm(embedding).double()])
+            scores = torch.stack([first.double(), self._cm(embedding.double())])
         state = dict(self.system.named_buffers())
         own = self.system.sides(state, scores, self.scorer.system.columns)
         numbers = self.scorer.numbers(*own, self.scorer.bounds)
@@ -54,9 +54,10 @@ class _Policy(nn.Module):
         return decision, margin, score, asv, cm
 
     def _cm(self, values: Tensor) -> Tensor:
-        assert self.layers is not None
         for weight, bias in zip(self.layers, self.biases, strict=False):
-            values = nn.functional.leaky_relu(values @ weight + bias, self.slope)
+            values = values @ weight + bias
+            # not LeakyRelu, whose slope ONNX keeps in float32
+            values = torch.where(values > 0, values, self.slope * values)
         spoof, bonafide = (values @ self.layers[-1]).unbind(-1)
         return bonafide - spoof
 

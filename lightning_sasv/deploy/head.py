@@ -47,12 +47,16 @@ class Head:
         return int(self.weights[0].shape[0])
 
     def score(self, embedding: np.ndarray) -> np.ndarray:
-        """CM score logit(bona fide) − logit(spoof) of embeddings (…, dim)."""
-        x = np.asarray(embedding, np.float32)
+        """CM score logit(bona fide) − logit(spoof) of embeddings (…, dim).
+
+        In float64, so that the order of a sum, which every processor chooses for itself, does not
+        show in a score.
+        """
+        x = np.asarray(embedding, np.float64)
         for weight, bias in zip(self.weights, self.biases, strict=False):
-            x = x @ weight + bias
-            x = np.where(x > 0, x, np.float32(self.negative_slope) * x)
-        logits = (x @ self.weights[-1]).astype(np.float64)
+            x = x @ weight.astype(np.float64) + bias
+            x = np.where(x > 0, x, self.negative_slope * x)
+        logits = x @ self.weights[-1].astype(np.float64)
         return np.asarray(logits[..., 1] - logits[..., 0])
 
     @classmethod

@@ -74,10 +74,7 @@ def test_with_a_head_it_takes_embeddings(
     assert write_graph(tmp_path, scorer, head)["inputs"] == ["asv", "embedding"]
     asv, embedding = random.uniform(0, 1, 33), random.normal(size=(33, 160)).astype(np.float32)
     found = run(tmp_path / "policy.onnx", asv=asv, embedding=embedding)
-    cm = head.score(embedding)
-    verdict = scorer(asv, cm)
-    assert WORDS[found[0]].tolist() == verdict.decision.tolist()
-    np.testing.assert_allclose(found[1], verdict.margin, rtol=1e-5, atol=1e-5)
+    assert_same(scorer, found, asv, head.score(embedding))
 
 
 def test_a_graph_that_says_something_else_is_an_error(
