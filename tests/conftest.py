@@ -26,6 +26,8 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 
 REPOSITORY = Path(__file__).parents[1]
 
+os.environ["PATH"] += f"{os.pathsep}{Path(__file__).parent / 'login_node'}"  # has a program srun
+
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that runs the tests, not of those
     os.environ.pop(name, None)  # that they run
 

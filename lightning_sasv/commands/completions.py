@@ -24,7 +24,7 @@ from lightning_sasv.models.heads import HEADS
 from lightning_sasv.models.objectives import OBJECTIVES
 from lightning_sasv.program import Program, shipped_configs
 from lightning_sasv.scores.layouts import LAYOUTS
-from lightning_sasv.starting.texts import KINDS
+from lightning_sasv.starting import KINDS
 
 PROGRAM = "lightning"
 _SHELL = {"bash": "_lightning_{}", "zsh": "_lightning_{}"}

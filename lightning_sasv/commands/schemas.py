@@ -25,7 +25,7 @@ from lightning_sasv.fusion.rules import RULES
 from lightning_sasv.fusion.search import RHO_CHOICES
 from lightning_sasv.fusion.settings import MOST_COMPONENTS
 from lightning_sasv.fusion.transforms import CHOSEN, TRANSFORMS
-from lightning_sasv.starting.texts import KINDS
+from lightning_sasv.starting import KINDS
 from lightning_sasv.systems import NAME, OVERRIDE
 
 Schema = dict[str, Any]

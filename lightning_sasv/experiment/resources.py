@@ -45,71 +45,79 @@ def for_slurm(options: Mapping[str, Any], threads: int) -> dict[str, Any]:
         options: What the user asks for.
         threads: CPU threads of a job.
     """
-    partition = os.environ.get("SBATCH_PARTITION") or given(options, "partition")
     known = slurm.partitions()
-    wanted = str(partition).split(",") if partition else [n for n in known if known[n].default]
+    wanted = _partitions(options, known)
     for name in wanted if known else ():
         if name not in known:
             raise InputError(
                 f"--launcher slurm: there is no partition {name} (partitions: "
                 f"{', '.join(known)}){meant(name, known)}"
             )
-    _check_memory(given(options, "mem_gb"), partition)
+    _check_memory(given(options, "mem_gb"), wanted)
     limits = [known[name].minutes for name in wanted if name in known]
     asked = {"timeout_min": _minutes(options, limits, wanted)}
     if given(options, "cpus_per_task", "cpus_per_gpu") is None:
         asked["cpus_per_task"] = threads
     if given(options, "signal_delay_s") is None:
-        minutes = given(options, "time", "timeout_min") or asked["timeout_min"]
+        minutes = slurm.minutes(given(options, "time", "timeout_min") or asked["timeout_min"])
         asked["slurm_signal_delay_s"] = margin(minutes)
     return asked
 
 
-def margin(minutes: object) -> int:
+def _partitions(options: Mapping[str, Any], known: Mapping[str, slurm.Partition]) -> list[str]:
+    """The partitions that a job may go to: sbatch takes its variable before what a script says."""
+    asked = os.environ.get("SBATCH_PARTITION") or given(options, "partition")
+    return str(asked).split(",") if asked else [name for name in known if known[name].default]
+
+
+def margin(minutes: int | None) -> int:
     """Seconds before the end of its time at which a job is told: a fifth, at most 90."""
-    return min(90, 12 * minutes) if isinstance(minutes, int) else 90
+    return 90 if minutes is None else min(90, 12 * max(minutes, 1))
 
 
 def _minutes(options: Mapping[str, Any], limits: Sequence[int | None], names: Sequence[str]) -> int:
     """The time limit of a job; more than the partition allows would wait for ever."""
     most = None if None in limits or not limits else max(one for one in limits if one is not None)
-    asked = given(options, "time", "timeout_min")
-    if asked is None:
+    said = given(options, "time", "timeout_min")
+    asked = None if said is None else slurm.minutes(said)
+    if said is None:
         if most is not None and most < MINUTES:
             print_notes([f"time limit of a job: {most} minutes, as partition {names[0]} has it"])
         return MINUTES if most is None else max(1, min(most, MINUTES))
     allowed = given(options, "qos") is not None  # which may go beyond that of the partition
-    if isinstance(asked, int) and most is not None and asked > most and not allowed:
+    if asked is not None and most is not None and asked > most and not allowed:
         raise InputError(
             f"--launcher slurm: partition {', '.join(names)} allows {most} minutes, {asked} asked: "
             f"--launcher_options '{{timeout_min: {most}}}'"
         )
-    return MINUTES
+    return MINUTES if asked is None else asked
 
 
-def _check_memory(asked: object, partition: str | None) -> None:
-    most = slurm.largest_memory(partition) if isinstance(asked, int | float) else None
+def _check_memory(asked: object, names: Sequence[str]) -> None:
+    most = slurm.largest_memory(names) if isinstance(asked, int | float) else None
     if most is not None and isinstance(asked, int | float) and asked > most:
+        place = f" of partition {', '.join(names)}" if names else ""
         raise InputError(
-            f"--launcher slurm: mem_gb {asked}: no node of "
-            f"{f'partition {partition}' if partition else 'the default partition'} has more than "
-            f"{math.floor(most)} GB"
+            f"--launcher slurm: mem_gb {asked}: no node{place} has more than "
+            f"{math.floor(10 * most) / 10:g} GB"
         )
 
 
 def memory(options: Mapping[str, Any]) -> dict[str, Any]:
     """Memory of a job: twice what this process took, which has read the same corpus, and 2 GB.
 
-    Nothing where the user asks, or where SLURM does not know what its nodes have.
+    No more than the largest node has; nothing where the user asks, or where SLURM does not know.
     """
-    partition = os.environ.get("SBATCH_PARTITION") or given(options, "partition")
-    if given(options, *_MEMORY) is not None or slurm.largest_memory(partition) is None:
+    if given(options, *_MEMORY) is not None:
+        return {}
+    most = slurm.largest_memory(_partitions(options, slurm.partitions()))
+    if most is None:
         return {}
     import resource  # not on every system
 
     unit = 1 if sys.platform == "darwin" else 1024
     used = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"mem_gb": math.ceil(2 * used / 2**30) + 2}
+    return {"mem_gb": min(math.ceil(2 * used / 2**30) + 2, most)}
 
 
 def job_name(out: Path, seeds: Sequence[int]) -> str:

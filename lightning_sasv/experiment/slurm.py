@@ -104,24 +104,31 @@ def partitions() -> dict[str, Partition]:
     }
 
 
-def minutes(text: str) -> int | None:
-    """Minutes of a time as SLURM writes it, rounded down; nothing for one without an end.
+def minutes(text: object) -> int | None:
+    """Minutes of a time as SLURM or sbatch writes it, rounded down; nothing for one without an end.
 
     Example:
         >>> [minutes(text) for text in ("01:00:00", "2-00:30:00", "UNLIMITED")]
         [60, 2910, None]
+        >>> [minutes(text) for text in (90, "90", "90:30", "1-12", "1-0:30")]
+        [90, 90, 90, 2160, 1470]
     """
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", str(text))
     if found is None:
         return None
-    days, hours, rest = int(found[1] or 0), int(found[2]), int(found[3])
-    return (24 * days + hours) * 60 + rest
+    days, first, second, third = found.groups()
+    if days is None and third is None:  # minutes, or minutes and seconds
+        return int(first)
+    return (24 * int(days or 0) + int(first)) * 60 + int(second or 0)
 
 
-def largest_memory(partition: str | None) -> float | None:
-    """GB of the largest node; nothing where SLURM does not tell, or was not told."""
+def largest_memory(names: Sequence[str]) -> float | None:
+    """GB of the largest node of some partitions, or of all where none is named.
+
+    Nothing where SLURM does not tell, or was not told.
+    """
     words = ["sinfo", "--all", "--noheader", "--format=%m"]
-    shown = _answer(*words, *([f"--partition={partition}"] if partition else []))
+    shown = _answer(*words, *([f"--partition={','.join(names)}"] if names else []))
     sizes = [int(size) for size in re.findall(r"^(\d+)\+?\s*$", shown, re.M)]
     return max(sizes) / 1024 if sizes and max(sizes) > 1 else None
 

@@ -34,6 +34,7 @@ class Waited:
         job: Of submitit.
         seeds: What it trains.
         state: Where it is.
+        times: How often it ran into its time limit.
         ended: When it was first seen to have ended.
         failure: Why it failed.
         done: Nothing more is waited for.
@@ -42,6 +43,7 @@ class Waited:
     job: Any
     seeds: Sequence[int]
     state: State = field(default_factory=lambda: State(""))
+    times: int = 0
     ended: float | None = None
     failure: str = ""
     done: bool = False
@@ -101,13 +103,12 @@ class Waited:
 
     def _restarted(self, restarts: int) -> str:
         file = times_file(Path(self.job.paths.folder), self.number)
-        times = file.stat().st_size if file.exists() else 0
-        if times == restarts:
-            return f"ran into its time limit, goes on from its last epoch ({times} of {MOST_TIMES})"
-        return (
-            "was preempted or requeued, goes on from its last epoch "
-            f"({restarts} of {MOST_RESTARTS})"
-        )
+        before, self.times = self.times, file.stat().st_size if file.exists() else 0
+        if self.times > before:
+            what, number = "ran into its time limit", f"{self.times} of {MOST_TIMES}"
+        else:
+            what, number = "was preempted or requeued", f"{restarts} of {MOST_RESTARTS}"
+        return f"{what}, goes on from its last epoch ({number})"
 
     def _show(self, before: State) -> None:
         """Say where it is, where that is new; ends are told with their outcome."""
@@ -115,7 +116,7 @@ class Waited:
         if state == before or state.name == "COMPLETING":
             return
         words = [word for word in (state.name, state.reason) if word]
-        advice = slurm.hint(state.reason) if state.name == "PENDING" else ""
+        advice = "" if state.name == "RUNNING" else slurm.hint(state.reason)
         self.tell(", ".join(words) + f"; {advice}" * bool(advice))
 
 

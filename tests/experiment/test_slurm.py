@@ -130,13 +130,26 @@ def test_memory_is_asked_for_where_nodes_have_some(cluster: Cluster) -> None:
     assert resources.memory({}) == {}
 
 
+def test_no_more_memory_is_asked_for_than_a_node_of_the_partition_has(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster(sinfo="echo 1500")
+    assert resources.memory({}) == {"mem_gb": 1500 / 1024}
+    assert asked(tmp_path, "sinfo")[-1].endswith("--partition=main")
+    assert resources.memory({"slurm_partition": "long,free"})
+    assert asked(tmp_path, "sinfo")[-1].endswith("--partition=long,free")
+    text = script(mem_gb=1500 / 1024)
+    assert "--mem=1500MB\n" in text
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"slurm_partition": "mian"}, "no partition mian .*main, long, free.*did you mean main"),
         ({"timeout_min": 61}, r"partition main allows 60 minutes, 61 asked.*\{timeout_min: 60\}"),
         ({"slurm_partition": "long", "slurm_time": 20_000}, "allows 10080 minutes"),
-        ({"mem_gb": 63}, "mem_gb 63: no node of the default partition has more than 62 GB"),
+        ({"slurm_time": "1-0"}, "partition main allows 60 minutes, 1440 asked"),
+        ({"mem_gb": 63}, "mem_gb 63: no node of partition main has more than 62.5 GB"),
         ({"tasks_per_node": 2}, "tasks_per_node 2: a job is one process"),
         ({"slurm_ntasks_per_node": 2}, "ntasks_per_node 2"),
         ({"nodes": 2}, "nodes 2"),
@@ -159,9 +172,15 @@ def test_limits_that_are_none(cluster: Cluster, monkeypatch: pytest.MonkeyPatch)
     assert "--time=120\n" in script(slurm_partition="any")
 
 
-@pytest.mark.parametrize(("minutes", "seconds"), [(1, 12), (5, 60), (120, 90), ("1:0:0", 90)])
-def test_the_margin_is_in_proportion(minutes: object, seconds: int) -> None:
+@pytest.mark.parametrize(("minutes", "seconds"), [(1, 12), (5, 60), (120, 90), (None, 90)])
+def test_the_margin_is_in_proportion(minutes: int | None, seconds: int) -> None:
     assert resources.margin(minutes) == seconds
+
+
+def test_the_margin_of_a_time_in_words(cluster: Cluster) -> None:
+    text = script(slurm_time="0:05:00")
+    assert "--time=0:05:00\n" in text
+    assert "--signal=USR2@60\n" in text
 
 
 def test_states_are_read(cluster: Cluster) -> None:
@@ -240,7 +259,9 @@ case $n in
 1) echo 7 RUNNING 0 None ;;
 2) echo 7 PENDING 1 BeginTime ;;
 3) echo 7 PENDING 2 BeginTime ;;
-*) echo 7 FAILED 2 NonZeroExitCode ;;
+4) echo 7 PENDING 3 BeginTime ;;
+5) echo 7 REQUEUE_HOLD 3 JobHeldUser ;;
+*) echo 7 FAILED 3 NonZeroExitCode ;;
 esac
 """
 
@@ -252,7 +273,7 @@ def test_what_is_said_while_waiting(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A job waits, runs, is out of time, is preempted, and is killed."""
+    """A job waits, runs, is out of time, is preempted, is out of time, held, and killed."""
     monkeypatch.setattr(waiting, "GRACE", {"FAILED": 0.0})
     monkeypatch.setattr(launch_module, "split_job", lambda job: [job])
     out = tmp_path / "table 1"
@@ -260,8 +281,8 @@ def test_what_is_said_while_waiting(
 
     def move(one: Waited, state: State) -> None:
         folder = Path(one.job.paths.folder)
-        if state.restarts == 1:
-            times_file(folder, "7").write_text(".")
+        if state.restarts in (1, 3):
+            times_file(folder, "7").write_text("." if state.restarts == 1 else "..")
         if state.name == "FAILED":
             Path(one.job.paths.stderr).write_text("begins\n\nslurmstepd: task 0: Killed\x1b[0m\n")
         seen.append(state)
@@ -282,6 +303,8 @@ def test_what_is_said_while_waiting(
     assert said[2] == f"{job}: RUNNING"
     assert said[3] == f"{job}: ran into its time limit, goes on from its last epoch (1 of 3)"
     assert f"{job}: was preempted or requeued, goes on from its last epoch (2 of 10)" in said
+    assert f"{job}: ran into its time limit, goes on from its last epoch (2 of 3)" in said
+    assert f"{job}: REQUEUE_HOLD, JobHeldUser; it is held: `scontrol release ID`" in said
     assert f"{job}: FAILED, it was killed by signal 9 (out of memory?)" in said
     assert said[-3].strip().startswith(f"the end of {out}")
     assert said[-1].strip() == "slurmstepd: task 0: Killed" + "�[0m" or "Killed" in said[-1]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,11 +31,13 @@ from lightning_sasv.results import (
 from lightning_sasv.scores import write_scores
 from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import Scores
+from tests.packages import installed
 
 BROWSER = ("chromium", "chromium-driver")
 FLAGS = (
     "--headless",
     "--no-sandbox",
+    "--disable-dev-shm-usage",
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -176,33 +174,9 @@ def _found() -> tuple[str, str] | None:
     return None if browser is None or driver is None else (browser, driver)
 
 
-@contextmanager
-def alone(name: str) -> Iterator[None]:
-    """One process at a time, among all that use the same name."""
-    with (Path(tempfile.gettempdir()) / name).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, or by a crash
-        yield
-
-
 def installed_browser() -> tuple[str, str] | str:
-    """Browser and driver, Debian's packages installed if they are missing; or why not.
-
-    Parallel test processes come here together: only one may install, the others wait and look
-    again.
-    """
-    with alone(f"lightning-sasv-tests-chromium-{os.getuid()}.lock"):
-        if (found := _found()) is not None:
-            return found
-        if not shutil.which("apt-get"):
-            return "no chromium and no apt-get to install it with"
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update"], ["install", "-y", "--no-install-recommends", *BROWSER]):
-            done = subprocess.run(
-                ["apt-get", "-q", *command], env=environment, capture_output=True, text=True
-            )
-            if done.returncode:
-                return f"apt-get {command[0]} failed: {done.stderr.strip()[-300:]}"
-        return _found() or "chromium or chromedriver is not on the path after their installation"
+    """Browser and driver, Debian's packages installed if they are missing; or why not."""
+    return installed(BROWSER, _found)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import installed
 from tests.report.conftest import installed_browser
 
 APT_GET = """#!/bin/sh
@@ -47,6 +48,18 @@ def test_only_one_process_installs(machine: Path) -> None:
 
 def test_what_hinders_the_installation_is_said(machine: Path) -> None:
     (machine / "dpkg.lock").mkdir()
-    assert "apt-get update failed: " in installed_browser()
+    assert installed_browser() == "apt-get install failed: could not get lock"
     (machine / "apt-get").unlink()
     assert installed_browser() == "no chromium and no apt-get to install it with"
+
+
+def test_lists_that_cannot_be_renewed_may_do(machine: Path) -> None:
+    script = (machine / "apt-get").read_text()
+    (machine / "apt-get").write_text(script.replace("mkdir", '[ "$2" = install ] && mkdir', 1))
+    assert installed_browser() == (str(machine / "chromium"), str(machine / "chromedriver"))
+
+
+def test_an_installation_that_does_not_end_is_not_waited_for(machine: Path) -> None:
+    (machine / "apt-get").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    said = installed(("chromium",), lambda: None, seconds=0.2)
+    assert said == "apt-get update does not end in time"

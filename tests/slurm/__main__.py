@@ -18,8 +18,9 @@ from tests.slurm.lab import OVER, PATIENCE, CaseError, Lab
 AT_ONCE = 4
 """Cases at a time: most of them wait for SLURM most of the time."""
 
-ALL = 440.0
-"""Seconds for everything: what is not done then has failed, and the daemons are ended."""
+ALL, INSTALLING = 440.0, 120.0
+"""Seconds for everything, of which for the packages: without them in that time nothing is run; a
+case that is not done in the end has failed, and the daemons are ended."""
 
 
 def say(text: str) -> None:
@@ -57,10 +58,11 @@ def main(names: list[str]) -> int:
         place = Path(folder)
         place.chmod(0o755)
         try:
-            install()
+            install(INSTALLING)
             (place / "cluster").mkdir()
             with cluster(place / "cluster") as environment:
-                held = _run(Lab(environment, place / "cases"), wanted)
+                left = ALL * PATIENCE - (time.monotonic() - begun)
+                held = _run(Lab(environment, place / "cases"), wanted, left)
         except NoClusterError as error:
             say(f"slurm-test: skipped, no case was run: {error}")
             return 0
@@ -70,10 +72,10 @@ def main(names: list[str]) -> int:
     return min(failed, 1)
 
 
-def _run(lab: Lab, names: list[str]) -> list[bool]:
+def _run(lab: Lab, names: list[str], seconds: float) -> list[bool]:
     hurrying = threading.Thread(target=lab.hurry)
     hurrying.start()
-    alarm = threading.Timer(ALL * PATIENCE, OVER.set)
+    alarm = threading.Timer(seconds, OVER.set)
     alarm.start()
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.packages import installed
+
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "squeue", "scontrol", "scancel")
 NODES = ("n1", "n2")
@@ -75,25 +77,17 @@ def run(*words: str | Path, **settings: object) -> subprocess.CompletedProcess[s
     )
 
 
-def install() -> None:
-    """Install the packages where programs of theirs are missing."""
+def install(seconds: float) -> None:
+    """Install the packages where programs of theirs are missing.
+
+    Raises:
+        NoClusterError: Not here, or not in this time.
+    """
     if os.geteuid() != 0:
         raise NoClusterError("it needs root, to install packages and to start the daemons")
-    if not _missing():
-        return
-    if shutil.which("apt-get") is None:
-        raise NoClusterError("it needs the packages of Debian, and there is no apt-get")
-    quiet = {"env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, "timeout": 240}
-    for words in (["update"], ["install", "--yes", "--no-install-recommends", *PACKAGES]):
-        try:
-            done = run("apt-get", "--quiet", *words, **quiet)
-        except subprocess.TimeoutExpired:
-            raise NoClusterError(f"apt-get {words[0]} does not end") from None
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["it fails without a word"])[-1]
-            raise NoClusterError(f"apt-get {words[0]}: {last}")
-    if missing := _missing():
-        raise NoClusterError(f"the packages have no {', '.join(missing)}")
+    said = installed(PACKAGES, lambda: None if _missing() else True, seconds)
+    if isinstance(said, str):
+        raise NoClusterError(f"{said} (lacking: {', '.join(_missing())})")
 
 
 def _missing() -> list[str]:
