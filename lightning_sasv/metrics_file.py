@@ -27,6 +27,7 @@ from lightning_sasv.record import (
     is_part,
     set_title,
     share_words,
+    simulated_words,
     unrecorded,
 )
 from lightning_sasv.trials import SPLITS, TWIN
@@ -73,11 +74,20 @@ def costs_in(metrics: Metrics, split: str | None = None) -> str:
     return "; ".join(dict.fromkeys(costs_words(of) for _, _, of in blocks(metrics, split)))
 
 
+def trials_words(metrics: Metrics) -> str:
+    """How many trials and enrolled speakers each set has: ``dev 29,548 trials of 10 speakers``."""
+    found = []
+    for _, split, of in blocks(metrics):
+        counts = of["trials"]
+        size = f"{sum(counts.values()):,} trials" if isinstance(counts, Mapping) else ""
+        known = f" of {of['speakers']:,} speakers" if isinstance(of["speakers"], int) else ""
+        found.append(f"{split} {size or f'trials {NOT_RECORDED}'}{known}")
+    return ", ".join(dict.fromkeys(found))
+
+
 def twin_words(metrics: Metrics) -> list[str]:
     """That results are of a simulated corpus, and of what size of it."""
-    found = [of["scale"] for _, _, of in blocks(metrics) if of["simulated"] is True]
-    sizes = (f"{one:g}" if isinstance(one, int | float) else NOT_RECORDED for one in found)
-    return [f"simulated, scale {size}" for size in dict.fromkeys(sizes)]
+    return [*filter(None, dict.fromkeys(simulated_words(of) for _, _, of in blocks(metrics)))]
 
 
 def shares_words(metrics: Metrics, split: str) -> str:

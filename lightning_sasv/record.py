@@ -293,6 +293,19 @@ def set_title(split: str, of: Mapping[str, Any]) -> str:
     return f"part of {split}: {there:,} of {all_of_them:,} trials"
 
 
+def simulated_words(of: Mapping[str, Any]) -> str:
+    """That a result is of a simulated corpus, and of what size of it; nothing of a real one.
+
+    Example:
+        >>> simulated_words({"simulated": True, "scale": 0.1}), simulated_words({"scale": None})
+        ('simulated, scale 0.1', '')
+    """
+    if of.get("simulated") is not True:
+        return ""
+    scale = of.get("scale")
+    return f"simulated, scale {f'{scale:g}' if isinstance(scale, int | float) else NOT_RECORDED}"
+
+
 def share_words(of: Mapping[str, Any]) -> str:
     """The largest share of the misses that one speaker has; of several seeds the range.
 

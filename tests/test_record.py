@@ -132,7 +132,10 @@ def test_a_reason_for_every_null() -> None:
 def test_costs_are_those_that_were_used(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Page, print-out and file agree."""
     fuse(fused, "--costs", "asvspoof5")
-    assert "(costs asvspoof5)" in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "(costs asvspoof5)" in shown
+    assert "convention asvspoof;" in shown
+    assert "dev 600 trials of 6 speakers, eval 600 trials of 6 speakers" in shown
     main(["report", str(fused / "out")])
     page = (fused / "out" / "report.html").read_text()
     assert "a-DCF with the costs asvspoof5." in page
@@ -331,6 +334,10 @@ def test_decisions_of_a_simulated_fit_say_so(
     main(["fuse", *again, "--systems", "L3", "--name", "other", "--out", str(tmp_path / "b")])
     of = of_in(read_metrics(tmp_path / "b" / "metrics.json")["L3"], "eval")
     assert (of["corpus"], of["simulated"]) == ("other", True)  # whatever it is called
+    title = evaluate(tmp_path / "b" / "scores" / "eval.csv", ci="none").title
+    assert title.startswith("other, simulated, scale not recorded, eval: 200 ")
+    alone = shutil.copy(tmp_path / "b" / "scores" / "eval.csv", tmp_path / "alone.csv")
+    assert evaluate(alone, ci="none").title.startswith("200 ")  # nothing beside it knows it
 
 
 def test_only_dates_differ_between_equal_runs(fused: Path) -> None:

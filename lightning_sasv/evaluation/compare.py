@@ -25,7 +25,7 @@ from lightning_sasv.metrics.intervals import (
     check_replicates,
 )
 from lightning_sasv.metrics.registry import METRICS, NO_LLR, ON_PAGE, metrics_for, resampled
-from lightning_sasv.metrics.speakers import Concentration, concentration, zoo
+from lightning_sasv.metrics.speakers import Concentration, SpeakerErrors, concentration, zoo
 from lightning_sasv.metrics_file import Metrics, of_in, values_in
 from lightning_sasv.record import named_costs
 from lightning_sasv.results import metrics_beside, value_of
@@ -82,6 +82,7 @@ class Draws:
         misses: Whose misses they are, by system.
         notes: What must be said.
         dev: Metrics of the systems on dev, where they are known: the best there is the reference.
+        speakers: How many enrolled speakers there are; none where trials were drawn.
     """
 
     wanted: Options
@@ -91,6 +92,7 @@ class Draws:
     misses: Mapping[str, Concentration] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     dev: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    speakers: int | None = None
 
     @property
     def intervals(self) -> dict[str, dict[str, Interval]]:
@@ -106,7 +108,8 @@ class Draws:
     @property
     def caption(self) -> str:
         """What was drawn, in words."""
-        return f"drawn: {drawn_words(self.drawn)}, {self.replicates} replicates"
+        of = f" of {self.speakers} speakers" if self.speakers else ""
+        return f"drawn: {drawn_words(self.drawn)}, {self.replicates} replicates{of}"
 
     def plain(self, one: Interval) -> dict[str, Any]:
         """An interval as results files have it."""
@@ -184,7 +187,7 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
     if scored.dev and compares and wanted.reference is None and wanted.pairs != "all":
         by = "--dev" if wanted.dev else "the metrics.json beside them"
         notes.append(f"others are compared with the best on dev, by {by}")
-    return Draws(wanted, drawn, number, found, misses, tuple(notes), scored.dev)
+    return Draws(wanted, drawn, number, found, misses, tuple(notes), scored.dev, speakers)
 
 
 def _alike(found: Mapping[str, Mapping[str, Resampled]]) -> list[str]:
@@ -318,25 +321,34 @@ def _notes(scored: Systems, way: str, drawn: Sequence[str]) -> list[str]:
 
 def _own_values(scored: Systems, settings: Settings) -> list[str]:
     """What few speakers have in place of an interval: the value of each."""
-    lines = []
-    entry, names = METRICS[PRIMARY], scored.column("speaker", "intervals")
-    for name, columns in scored.columns.items():
-        if "sasv" in columns and set(scored.labels.tolist()) == {0, 1, 2}:
-            found = zoo(columns["sasv"], scored.labels, names, settings=settings)
-            own = ", ".join(f"{one.speaker} {entry.text(one.eer, ON_PAGE)}" for one in found)
-            lines.append(f"{entry.title()} of each speaker, {name}: {own}")
+    entry, lines = METRICS[PRIMARY], []
+    for name, found in errors_of_speakers(scored, settings).items():
+        own = ", ".join(f"{one.speaker} {entry.text(one.eer, ON_PAGE)}" for one in found.values())
+        lines.append(f"{entry.title()} of each speaker, {name}: {own}")
     return lines
 
 
-def _misses(scored: Systems, settings: Settings) -> dict[str, Concentration]:
+def errors_of_speakers(scored: Systems, settings: Settings) -> dict[str, dict[str, SpeakerErrors]]:
+    """Whose errors they are, by system with a fused score and by enrolled speaker.
+
+    Nothing where a class of trials is lacking.
+    """
     if set(scored.labels.tolist()) != {0, 1, 2}:
         return {}
     names = scored.column("speaker", "intervals")
     return {
-        name: concentration(zoo(columns["sasv"], scored.labels, names, settings=settings))
+        name: {
+            one.speaker: one
+            for one in zoo(columns["sasv"], scored.labels, names, settings=settings)
+        }
         for name, columns in scored.columns.items()
         if "sasv" in columns
     }
+
+
+def _misses(scored: Systems, settings: Settings) -> dict[str, Concentration]:
+    found = errors_of_speakers(scored, settings)
+    return {name: concentration([*own.values()]) for name, own in found.items()}
 
 
 def enough_replicates(systems: int, wanted: Options, dev: bool = False) -> tuple[int, list[str]]:

@@ -17,6 +17,7 @@ from lightning_sasv.evaluation.systems import Systems
 from lightning_sasv.files import finite, write_json, write_text
 from lightning_sasv.metrics.comparisons import PRIMARY, Comparison, not_distinguishable
 from lightning_sasv.metrics.intervals import Interval
+from lightning_sasv.metrics.speakers import SpeakerErrors
 from lightning_sasv.metrics_file import Metrics, as_content, blocks
 from lightning_sasv.places import head, refuse
 from lightning_sasv.record import (
@@ -28,6 +29,7 @@ from lightning_sasv.record import (
     named_costs,
     set_entry,
     set_title,
+    simulated_words,
 )
 from lightning_sasv.results import origin_beside, read_metrics
 from lightning_sasv.trials import SPLITS
@@ -55,6 +57,7 @@ class Results:
         notes: What was left out, and what must be said.
         systems: The systems on their trials.
         attacks: What each attack does, by system and attack, where a breakdown by them is wanted.
+        speakers: Whose errors they are, by system and speaker, where a breakdown by them is wanted.
     """
 
     counts: dict[str, int]
@@ -66,6 +69,7 @@ class Results:
     notes: tuple[str, ...]
     systems: Systems
     attacks: dict[str, dict[str, Attack]] = field(default_factory=dict)
+    speakers: dict[str, dict[str, SpeakerErrors]] = field(default_factory=dict)
 
     @cached_property
     def intervals(self) -> dict[str, dict[str, Interval]]:
@@ -80,18 +84,26 @@ class Results:
 
     @property
     def title(self) -> str:
-        """Trials of each label, and of how many they are where they are a part."""
+        """Corpus, where it is known, trials of each label, and of how many they are a part."""
         counted = ", ".join(f"{count:,} {label}" for label, count in self.counts.items())
-        of = Trials(self.systems.table).block(Origin(None))
-        return f"{set_title('these', of)} ({counted})" if is_part(of) else f"{counted} trials"
+        of = self._trials.block(self._origin)
+        text = f"{set_title('these', of)} ({counted})" if is_part(of) else f"{counted} trials"
+        where = [of["corpus"], simulated_words(of), self.set_name]
+        return f"{', '.join(filter(None, where))}: {text}" if of["corpus"] else text
+
+    @cached_property
+    def _trials(self) -> Trials:
+        return Trials(self.systems.table)
+
+    @cached_property
+    def _origin(self) -> Origin:
+        """Where the scores come from, as far as their folder of results says it."""
+        return origin_beside(self.systems.table) or Origin(None)
 
     @property
     def caption(self) -> str:
         """Convention, units, costs, and how intervals were made."""
-        settings = self.options.settings
-        costs = costs_words({"costs": named_costs(settings.costs)})
-        shown = {name for values in self.metrics.values() for name in values}
-        text = "; ".join(definitions(settings, shown, costs))
+        text = self.defined(name for values in self.metrics.values() for name in values)
         if self.options.weights:
             text += f"; each {self.options.weights} counts the same in each class"
         known = [
@@ -101,6 +113,12 @@ class Results:
             return text
         ways = dict.fromkeys(one.method for one in known)
         return f"{text}; 95 % intervals, {self.draws.caption}, {' and '.join(ways)}"
+
+    def defined(self, metrics: Iterable[str]) -> str:
+        """What metrics of some names are: convention, units, costs."""
+        settings = self.options.settings
+        costs = costs_words({"costs": named_costs(settings.costs)})
+        return "; ".join(definitions(settings, {*metrics}, costs))
 
     def value(self, system: str, metric: str) -> float:
         """A metric of a system: rates as fractions, NaN where it is undefined.
@@ -154,8 +172,7 @@ class Results:
 
     @cached_property
     def _content(self) -> dict[str, Any]:
-        trials, intervals = Trials(self.systems.table), self.intervals
-        origin = origin_beside(trials.table) or Origin(None)
+        trials, origin, intervals = self._trials, self._origin, self.intervals
         systems: Metrics = {}
         for name, values in self.metrics.items():
             columns = self.systems.columns[name]

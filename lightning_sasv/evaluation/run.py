@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.compare import Options, draw, draw_attacks, with_folder
+from lightning_sasv.evaluation.compare import (
+    Options,
+    draw,
+    draw_attacks,
+    errors_of_speakers,
+    with_folder,
+)
 from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.sizes import STATES, is_counted, memory_for
@@ -352,4 +358,5 @@ def evaluate_tables(
         tuple(notes),
         scored,
         draw_attacks(scored, draws) if "attack" in options.by else {},
+        errors_of_speakers(scored, options.settings) if "speaker" in options.by else {},
     )

@@ -225,9 +225,24 @@ def gather(
     for name, table in joined.items():
         systems |= _systems(name, table, len(joined) > 1)
     systems, dropped = _usable(systems, trials)
+    notes += [note for table in joined.values() for note in _not_evaluated(table)]
     return Systems(
         trials, labels, _chosen(systems, only), (*notes, *dropped, *_pooled_subsets(trials))
     )
+
+
+def _not_evaluated(table: ScoreTable) -> list[str]:
+    """A word on columns of numbers that are no scores by their names, but may be."""
+    own = ("asv_score_", "cm_score_", "quality_")  # of a system's own network; measures
+    found = [
+        name
+        for name, kind in table.frame.schema.items()
+        if kind.is_float() and name not in table.score_columns and not name.startswith(own)
+    ]
+    if not found:
+        return []
+    shown = ", ".join(found[:6]) + (", …" if len(found) > 6 else "")
+    return [f"{table.path}: numbers that are not evaluated: {shown}; --columns names other scores"]
 
 
 def _pooled_subsets(table: ScoreTable) -> list[str]:

@@ -111,7 +111,8 @@ def metrics_table(shown: Shown) -> str:
     of = next((of for _, _, of in blocks(shown.metrics, shown.split)), {})
     doubt = _DOUBT if any(map(is_doubtful, warnings_of(shown.metrics).values())) else ""
     said = [*_said_of_seeds(shown), *_said(shown.sure), *_said_of_marks(shown)]
-    lead = f"{set_title(shown.split, of)} set. {' '.join(said)}{doubt}"
+    convention = f"EERs: convention {of.get('eer_convention', NOT_RECORDED)}."
+    lead = f"{set_title(shown.split, of)} set. {convention} {' '.join(said)}{doubt}"
     first = [metric for metric in there if metric not in costs]
     parts = [_lead(lead), _metrics_rows(shown, first, _more_columns(shown), "Metrics")]
     if costs:

@@ -18,8 +18,10 @@ from lightning_sasv.report.planes import GRID, Pair, base_on_grid, equal_sample,
 from lightning_sasv.trials import CLASS_ORDER
 
 EMBEDDED = 308_000
-"""Pairs in the page at most, about 3.3 MB: three for each trial of SASV 2022 eval. More trials than
-fit in are drawn from."""
+"""Pairs in the page at most, about 3.3 MB: three for each trial of SASV 2022 eval."""
+SAMPLED = 240_000
+"""Pairs of a sample of the trials, where not all fit in: there are many systems then, and the page
+with their curves stays smaller than 5 MB."""
 
 MARGINAL_BINS = 48
 
@@ -105,7 +107,8 @@ def _embedded(material: Material) -> dict[str, Any]:
     labels = material.results.scores.label
     sample = equal_sample(labels, SAMPLE)
     used = sorted({pair.base for pair in material.pairs if pair.systems})
-    trials = stratified(labels, EMBEDDED // max(len(used), 1))
+    all_fit = len(labels) * len(used) <= EMBEDDED
+    trials = stratified(labels, len(labels) if all_fit else min(EMBEDDED, SAMPLED) // len(used))
     window = material.pairs[0].window
     return {
         "sample": {

@@ -40,8 +40,13 @@ def _lines(result: Any, bold: str, text: Any = str) -> list[list[str]]:
 
 
 def _notes(result: Any) -> list[str]:
+    """What the numbers are: title, caption, whose misses they are, what is bold."""
     bold = any(result.best(metric.name) for metric in _main(result))
-    return [result.title, result.caption] + ["bold: not told apart from the best"] * bold
+    shares = [f"{name} {100 * one.worst_share:.0f} %" for name, one in result.draws.misses.items()]
+    found = [result.title, result.caption]
+    if shares and result.intervals:
+        found.append(f"misses of the worst speaker: {', '.join(shares)}")
+    return found + ["bold: not told apart from the best"] * bold
 
 
 def as_markdown(result: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -25,10 +25,12 @@ from lightning_sasv.metrics.registry import (
 )
 from lightning_sasv.metrics_file import (
     Metrics,
+    blocks,
     costs_in,
     of_in,
     pairs_in,
     parts_of,
+    trials_words,
     twin_words,
     values_in,
 )
@@ -59,9 +61,8 @@ def print_evaluation(result: Any) -> None:
     print_metrics(result.metrics, intervals, result.title, result.caption, rows)
     for column, systems in result.groups.items():
         for system, groups in systems.items():
-            print_groups(
-                system, column, groups, result.attacks.get(system) if column == "attack" else None
-            )
+            more = {"attack": result.attacks, "speaker": result.speakers}.get(column, {})
+            print_groups(system, column, groups, more.get(system), result.defined)
     for metric in dict.fromkeys(one.metric for one in result.comparisons):
         print_comparisons(result, metric)
 
@@ -196,7 +197,8 @@ def print_groups(
     system: str,
     column: str,
     groups: Mapping[str, Mapping[str, float]],
-    attacks: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+    defined: Callable[[Iterable[str]], str] = lambda names: "rates in per cent, Cllr in bits",
 ) -> None:
     """The main metrics of each group, in as many tables as it takes to show every number whole.
 
@@ -204,11 +206,16 @@ def print_groups(
         system: Name of the system.
         column: What the groups are.
         groups: Metrics of each.
-        attacks: Of groups that are attacks, ``evaluation.compare.Attack`` of each: how many spoofs
-            there are and how many are accepted; metrics that no attack can change are left out.
+        more: Errors at the threshold of all trials. Of groups that are attacks,
+            ``evaluation.compare.Attack`` of each; metrics that no attack can change are left out.
+            Of speakers, ``metrics.speakers.SpeakerErrors`` of each.
+        defined: What metrics of some names are, in words.
     """
+    attacks = more if column == "attack" else None
     if attacks:
-        _print_attacks(system, groups, attacks)
+        _print_attacks(system, groups, attacks, defined(["spf_eer"]))
+    elif more:
+        _print_speakers(system, more)
     metrics = [
         metric
         for metric in metrics_for("groups")
@@ -218,7 +225,7 @@ def print_groups(
     ]
     cells = {m.title(): [m.shown(values) for values in groups.values()] for m in metrics}
     if cells:
-        title, caption = f"{system} by {column}", "rates in per cent, Cllr in bits"
+        title, caption = f"{system} by {column}", defined(metric.name for metric in metrics)
         _print_tables(_fitting(column, groups, cells), title, caption)
 
 
@@ -227,18 +234,35 @@ _NOT_OF_ATTACKS = ("sasv_eer", "sv_eer", "asv_eer")
 
 
 def _print_attacks(
-    system: str, groups: Mapping[str, Mapping[str, float]], attacks: Mapping[str, Any]
+    system: str,
+    groups: Mapping[str, Mapping[str, float]],
+    attacks: Mapping[str, Any],
+    defined: str,
 ) -> None:
     """SPF-EER of each attack with its interval, spoofs, and how many of them are accepted."""
     entry = METRICS["spf_eer"]
     table = make_table(["attack"], [entry.title(), "spoofs", "accepted %"])
     table.title = f"{system} by attack"
-    table.caption = "accepted at the threshold of the SASV-EER of all trials"
+    table.caption = f"{defined}; accepted at the threshold of the SASV-EER of all trials"
     if any(one.spf_eer is not None for one in attacks.values()):
         table.caption += "; 95 % intervals, drawn: enrolled speakers"
     for attack, one in attacks.items():
         cell = _with_ends(entry, groups[attack]["spf_eer"], one.spf_eer)
         table.add_row(attack, cell, f"{one.spoofs:,}", number(one.accepted, "rate"))
+    Terminal(wrap=True).print(table)
+
+
+def _print_speakers(system: str, speakers: Mapping[str, Any]) -> None:
+    """Trials of each enrolled speaker, and the errors among them."""
+    heads = ("targets", "missed", "nontargets", "accepted", "spoofs", "accepted")
+    table = make_table(["speaker"], heads, title=f"{system} by speaker")
+    table.caption = "missed and accepted at the threshold of the SASV-EER of all trials"
+    for name, one in speakers.items():
+        cells = (
+            *(one.targets, one.misses, one.nontargets),
+            *(one.accepted_nontargets, one.spoofs, one.accepted_spoofs),
+        )
+        table.add_row(name, *(f"{cell:,}" for cell in cells))
     Terminal(wrap=True).print(table)
 
 
@@ -350,7 +374,9 @@ def print_results(metrics: Metrics, corpus: str) -> None:
     values = [values_in(entry, split) for entry in metrics.values() for split in SPLITS]
     there = [m for m in metrics_for("results") if any(m.name in own for own in values)]
     console = Terminal(wrap=True)
-    for caption, is_cost in (("EERs in per cent, Cllr in bits", False), (costs, True)):
+    conventions = dict.fromkeys(str(of["eer_convention"]) for _, _, of in blocks(metrics))
+    rates = f"EERs in per cent, convention {'; '.join(conventions)}; Cllr in bits"
+    for caption, is_cost in ((f"{rates}; {trials_words(metrics)}", False), (costs, True)):
         columns = [metric for metric in there if (metric.unit == "cost") == is_cost]
         if columns:
             doubts = "; ! doubtful fit, see the warnings" if doubtful else ""

@@ -285,6 +285,39 @@ def test_breakdown_by_any_column(table: ScoreTable) -> None:
         evaluate_tables({"eval": table}, Options(by=("room",)))
 
 
+def test_breakdown_by_speaker_says_whose_errors_they_are(
+    table: ScoreTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = evaluate_tables({"eval": table}, Options(by=("speaker",), replicates=39))
+    labels, speaker, scores = table.labels(), table.text("speaker"), table.numbers("sasv_B")
+    accepted = scores > result.metrics["B"]["sasv_threshold"]
+    assert list(result.speakers) == ["A", "B"]  # the pair has no score of its own
+    for name, one in result.speakers["B"].items():
+        own = speaker == name
+        assert one.misses == (own & (labels == TrialClass.TARGET) & ~accepted).sum()
+        assert one.accepted_spoofs == (own & (labels == TrialClass.SPOOF) & accepted).sum()
+        assert one.eer == result.groups["speaker"]["B"][name]["sasv_eer"]
+    print_evaluation(result)
+    shown = capsys.readouterr().out
+    first = next(iter(result.speakers["B"].values()))
+    cells = (first.targets, first.misses, first.nontargets, first.accepted_nontargets)
+    assert [first.speaker, *map(str, cells)] in [
+        row.replace("│", " ").split()[:5] for row in shown.splitlines()
+    ]
+    assert "39 replicates of 12 speakers" in " ".join(shown.split())
+    assert "EERs: asvspoof convention; Cllr in bits; a-DCF costs a-dcf1" in shown
+
+
+def test_columns_that_may_be_scores_are_named(tmp_path: Path) -> None:
+    scores = toy_scores(60)
+    scores.extra.update(fusion=scores.asv + scores.cm, asv_llr=scores.asv)
+    scores.extra.update(cm_score_Post=scores.cm, gender=np.full(60, "f"))
+    found = gather({"x": read_table(write_scores(tmp_path / "x.csv", scores))})
+    (note,) = [one for one in found.notes if "not evaluated" in one]
+    assert "numbers that are not evaluated: fusion, asv_llr; --columns" in note
+    assert not gather({"x": read_table(write_scores(tmp_path / "y.csv", toy_scores(60)))}).notes
+
+
 def test_breakdown_by_attack_is_about_the_attack(
     table: ScoreTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
