@@ -249,6 +249,11 @@ def memory(field: str) -> int:
     raise RuntimeError(f"no {field} in /proc/self/status")
 
 
+def closest_point(asv: np.ndarray, cm: np.ndarray, labels: np.ndarray) -> None:
+    """The t-EER of a pair without a concurrent point."""
+    assert not t_eer(asv, cm, labels).exists
+
+
 PLAIN = "one sort of the scores"  # for comparison: what any exact metric may cost
 TASKS: dict[str, tuple[Callable[..., object], str]] = {  # each with the input it takes
     PLAIN: (lambda s, y: np.sort(s), "score"),
@@ -257,7 +262,7 @@ TASKS: dict[str, tuple[Callable[..., object], str]] = {  # each with the input i
     "min a-DCF": (a_dcf, "score"),
     "CM DCF": (cm_dcf, "classes"),
     "t-EER": (t_eer, "pair"),
-    "t-EER, closest point": (t_eer, "llrs"),
+    "t-EER, closest point": (closest_point, "llrs"),
     "t-EER, reference rule": (lambda a, c, y: t_eer(a, c, y, rule="reference"), "pair"),
     "t-DCF": (t_dcf, "pair"),
     "cross-entropy": (cross_entropy, "llrs"),
@@ -281,7 +286,7 @@ def child(size: int, task: str) -> None:
         "pair": (asv, cm, labels),
         "three": (asv, cm, scores, labels),
         # Spoofs that the verifier rejects, as a likelihood ratio of both scores does.
-        "llrs": (10 * (asv - 0.45 - 0.6 * (labels == 0)), cm - 2, labels),
+        "llrs": (10 * (asv - 0.45 - 1.0 * (labels == 0)), cm - 2, labels),
     }[kind]
     del columns, asv, cm, scores, labels
     function(*given)

@@ -35,7 +35,7 @@ from lightning_sasv.metrics.functional.dcf import (
     smallest_cost,
 )
 from lightning_sasv.metrics.functional.eer import threshold_of
-from lightning_sasv.metrics.functional.points import Detection, Steps, ascending
+from lightning_sasv.metrics.functional.points import Detection, Steps
 from lightning_sasv.numerics import minimise
 from lightning_sasv.trials import CLASS_ORDER, TrialClass
 
@@ -136,7 +136,7 @@ class Target:
     @cached_property
     def steps(self) -> list[Steps]:
         """Scores of each class in ascending order; codes are places."""
-        return [Steps(ascending(self.score[self.labels == code])) for code in sorted(TrialClass)]
+        return [Steps(np.sort(self.score[self.labels == code])) for code in sorted(TrialClass)]
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ def _thresholds(
     """Thresholds of the EER and of the smallest a-DCF, of the classes that are there."""
     pairs = zip(CLASS_ORDER, weights, strict=True)
     there = [(code, weight) for code, weight in pairs if (codes == code).any()]
-    task = Detection(*(Steps(ascending(score[codes == code])) for code, _ in there))
+    task = Detection(*(Steps(np.sort(score[codes == code])) for code, _ in there))
     rung = smallest_cost(task, tuple(weight for _, weight in there))[1]
     return threshold_of(task), cheapest_threshold(task, rung)
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.metrics.functional import a_dcf, cm_dcf
+from lightning_sasv.metrics.functional.dcf import macro_a_dcf
 from tests.metrics import oracles
-from tests.metrics.oracles import tied_scores
+from tests.metrics.oracles import tied_scores, trials
 
 
 def flat(tar: np.ndarray, non: np.ndarray, spf: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -52,6 +53,19 @@ def test_minimum_against_brute_force_and_the_package(
     assert found.min == pytest.approx(oracles.a_dcf(tar, non, spf, weights), abs=1e-12)
     assert found.min == pytest.approx(peer_minimum((tar, non, spf), costs), abs=1e-12)
     assert cost_at(found.threshold, (tar, non, spf), costs) == pytest.approx(found.min, abs=1e-12)
+
+
+@given(st.lists(trials(max_per_class=4), min_size=1, max_size=3), st.booleans())
+def test_macro_costs_are_those_of_every_threshold(
+    cases: list[tuple[np.ndarray, ...]], infinite: bool
+) -> None:
+    parts = [(np.where(x == x.min(), -math.inf, x) if infinite else x, y) for x, _, y in cases]
+    classes = [tuple(x[y == code] for code in (1, 2, 0)) for x, y in parts]
+    costs, found = PRESETS["equal"], macro_a_dcf(parts, "equal")
+    everywhere = [np.mean([cost_at(t, one, costs) for one in classes]) for x, _ in parts for t in x]
+    accept_all = (costs.weight_fa_nontarget + costs.weight_fa_spoof) / costs.default_cost
+    assert found.common == pytest.approx(min(*everywhere, accept_all), abs=1e-12)
+    assert found.mean == pytest.approx(np.mean([a_dcf(*one, costs).min for one in parts]))
 
 
 @pytest.mark.parametrize(("preset", "threshold"), [("a-dcf1", 0.511), ("asvspoof5", -0.458)])

@@ -13,6 +13,7 @@ from lightning_sasv.metrics.functional import (
     a_dcf,
     all_metrics,
     bootstrap,
+    cllr,
     cllr_min,
     det_curve,
     sasv_eers,
@@ -76,6 +77,15 @@ def test_infinite_cllr_warns_and_reaches_summary_and_intervals() -> None:
     assert found.value == found.high == math.inf
     assert np.isinf(found.replicates).any()
     assert math.isfinite(found.low), "replicates without the infinite trial stay finite"
+
+
+def test_cllr_beyond_the_range_of_floats_says_so() -> None:
+    with (
+        np.errstate(over="ignore"),
+        pytest.warns(UserWarning, match="huge scores is beyond 1e308"),
+    ):
+        assert cllr([-1e308, -1e308, -1e308], [0.0]) == math.inf
+    assert cllr([-1e307], [0.0]) == pytest.approx(0.5e307 / math.log(2))
 
 
 ODD = {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from functools import partial
 from unittest import mock
 
@@ -23,7 +21,6 @@ from lightning_sasv.metrics.functional.points import (
     Classes,
     Detection,
     Steps,
-    ascending,
     lumped,
     operating_points,
     order,
@@ -37,15 +34,6 @@ WITH_INFINITIES = tied_scores().flatmap(
 )
 
 
-@given(ANY, st.sampled_from([0, 10**9]))
-@settings(max_examples=200)
-def test_ascending_is_numpys_sort(scores: np.ndarray, few: int) -> None:
-    before = scores.copy()
-    with mock.patch.object(points, "_FEW", few), mock.patch.object(checks, "BLOCK", 3):
-        assert (ascending(scores) == np.sort(scores)).all()
-    assert np.array_equal(scores, before)
-
-
 @given(ANY, st.sampled_from([0, 10**9]), st.integers(0, 2**9))
 @settings(max_examples=200)
 def test_order_is_that_of_the_scores(scores: np.ndarray, few: int, alike: int) -> None:
@@ -55,24 +43,6 @@ def test_order_is_that_of_the_scores(scores: np.ndarray, few: int, alike: int) -
         found = order(near, trials)
     assert (near[found] == np.sort(near[trials])).all()
     assert (np.sort(found) == trials).all()
-
-
-_FORKING = """
-import os, sys
-import numpy, polars
-from lightning_sasv.metrics.functional.points import ascending
-
-scores = numpy.random.default_rng(0).normal(size=100_000)
-polars.DataFrame({"a": scores, "b": scores}).sort("a")  # starts the library's threads
-child = os.fork()
-if not child:
-    os._exit(0 if (numpy.diff(ascending(scores)) >= 0).all() else 3)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_a_forked_process_can_sort_though_its_parent_has_threads() -> None:
-    subprocess.run([sys.executable, "-W", "ignore", "-c", _FORKING], check=True, timeout=120)
 
 
 def weights_for(data: st.DataObject, size: int) -> np.ndarray:

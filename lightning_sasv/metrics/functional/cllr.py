@@ -38,7 +38,6 @@ from lightning_sasv.metrics.functional.pav import Hull, hull
 from lightning_sasv.metrics.functional.points import (
     Detection,
     Steps,
-    ascending,
     lumped,
     weighted_sum,
 )
@@ -91,8 +90,8 @@ def cllr(
 ) -> float:
     """Cost of log-likelihood ratios in bits, both classes counting one half.
 
-    It does not overflow, whatever the scores. A positive of -inf or a negative of +inf makes it
-    infinite, with a warning; the opposite infinities cost nothing.
+    It does not overflow unless the sum of scores itself does (beyond 1e308). A positive of -inf or
+    a negative of +inf makes it infinite, with a warning; the opposite infinities cost nothing.
 
     Args:
         pos: Natural log-likelihood ratios of the positives.
@@ -233,10 +232,9 @@ def warn_if_infinite(cost: float, positive: Floats, negative: Floats) -> None:
             np.count_nonzero(positive == -math.inf),
             np.count_nonzero(negative == math.inf),
         )
-        warnings.warn(
-            f"Cllr is infinite: {lost} positive scores are -inf and {false} negative are +inf",
-            stacklevel=4,
-        )
+        found = f"{lost} positive scores are -inf and {false} negative are +inf"
+        huge = "the sum of the losses of huge scores is beyond 1e308"
+        warnings.warn(f"Cllr is infinite: {found if lost + false else huge}", stacklevel=4)
 
 
 def _cost(
@@ -270,7 +268,7 @@ def _hull(
     weight_neg: Floats | None = None,
 ) -> Hull:
     if weight_pos is None and weight_neg is None:
-        first = Steps(ascending(positive))
+        first = Steps(np.sort(positive))
         return hull(*Detection(first, lumped(negative, first.values[0])).pooled)
     parts = []
     for scores, weights in ((positive, weight_pos), (negative, weight_neg)):

@@ -31,11 +31,13 @@ class Meeting(NamedTuple):
     Attributes:
         value: The common error rate.
         asv_thresholds: The neighbouring ASV thresholds; -inf accepts all.
+        asv_rates: Targets rejected, nontargets and spoofs accepted at each of them, (3, 2).
         miss_cm: CM miss rate of the point.
     """
 
     value: float
-    asv_thresholds: tuple[float, float]
+    asv_thresholds: Floats
+    asv_rates: Floats
     miss_cm: float
 
 
@@ -187,8 +189,9 @@ class Stretch:
         passed = 1 / (1 + max(fa - miss, 0.0))
         before = int(place)
         after = min(before + (place > before), self.thresholds.size - 1)
-        neighbours = (float(self.thresholds[before]), float(self.thresholds[after]))
-        return Meeting(fa * passed, neighbours, 1 - passed)
+        pair = [before, after]
+        rates = np.stack([rate[pair] for rate in (self.miss, self.fa, self.spoof)])
+        return Meeting(fa * passed, self.thresholds[pair], rates, 1 - passed)
 
 
 def _snap(gaps: Floats) -> Floats:

@@ -43,7 +43,6 @@ from lightning_sasv.metrics.functional.points import (
     Classes,
     Detection,
     Steps,
-    ascending,
     operating_points,
 )
 from lightning_sasv.trials import TrialClass
@@ -191,13 +190,12 @@ def macro_a_dcf(
     weights = a_dcf_weights(as_cost_model(costs))
     tasks = [Classes({"sasv": a}, codes).task("sasv") for a, codes in starmap(as_trials, parts)]
     own = [dcf_of(task, weights).min for task in tasks]
-    points = operating_points(*(part for task in tasks for part in task.parts))
+    parts_of_all = [part for task in tasks for part in task.parts]
+    points = operating_points(*parts_of_all)
     total = np.zeros(points.thresholds.size)
-    for task in tasks:
-        positive, *negatives = task.parts
-        total += weights[0] * positive.rejected(points.thresholds)
-        for weight, part in zip(weights[1:], negatives, strict=True):
-            total += weight * part.accepted(points.thresholds)
+    for k, rejected in enumerate(points.rejected(*parts_of_all)):
+        kind, whole = k % len(weights), rejected[-1]
+        total += weights[kind] * ((whole - rejected if kind else rejected) / whole)
     at = int(np.argmin(total))
     common = float(total[at]) / (len(tasks) * normaliser(weights))
     return MacroDCF(sum(own) / len(own), common, float(points.thresholds[at]))
@@ -224,7 +222,7 @@ def cm_dcf(pos: ArrayLike, neg: ArrayLike, costs: CostModel | str = "asvspoof5")
         0.0
     """
     parts = as_two_classes(pos, neg, "cm_dcf", "all_metrics")
-    task = Detection(*(Steps(ascending(part)) for part in parts))
+    task = Detection(*(Steps(np.sort(part)) for part in parts))
     return dcf_of(task, cm_dcf_weights(as_cost_model(costs)))
 
 

@@ -26,13 +26,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
+
 from lightning_sasv.checks import ArrayLike, as_two_classes, by_class, check_known
 from lightning_sasv.metrics.functional.pav import hull
 from lightning_sasv.metrics.functional.points import (
     Counts,
     Detection,
     Steps,
-    ascending,
+    in_place,
     lumped,
 )
 
@@ -108,7 +110,7 @@ def eer(pos: ArrayLike, neg: ArrayLike, *, convention: Convention = "asvspoof") 
     """
     check_known("convention", convention, Convention)
     positive, negative = as_two_classes(pos, neg, "eer", "sasv_eers")
-    target = Steps(ascending(positive))
+    target = Steps(np.sort(positive))
     return eer_of(Detection(target, lumped(negative, target.values[0])), convention)
 
 
@@ -137,8 +139,8 @@ def sasv_eers(
     """
     check_known("convention", convention, Convention)
     targets, *negatives = by_class(scores, labels)
-    target = Steps(ascending(targets))
-    task = Detection(target, *(lumped(kind, target.values[0]) for kind in negatives))
+    target = in_place(targets)
+    task = Detection(target, *(lumped(kind, target.values[0], own=True) for kind in negatives))
     found = [eer_of(one, convention) for one in (task, task.against(1), task.against(2))]
     return SASVEERs(*(one.value for one in found), *(one.threshold for one in found))
 
@@ -177,8 +179,7 @@ def hter(scores: ArrayLike, labels: ArrayLike, threshold: float) -> HTER:
         >>> hter([2.0, 1.0, 0.0, 3.0], ["target", "nontarget", "spoof", "spoof"], 0.5)
         HTER(pooled=0.3333333333333333, macro=0.375)
     """
-    parts = (Steps(ascending(part)) for part in by_class(scores, labels))
-    return hter_of(Detection(*parts), threshold)
+    return hter_of(Detection(*map(in_place, by_class(scores, labels))), threshold)
 
 
 def hter_of(task: Detection, threshold: float) -> HTER:

@@ -23,7 +23,6 @@ from lightning_sasv.metrics.functional.points import (
     Counts,
     Index,
     Steps,
-    ascending,
     operating_points,
 )
 
@@ -140,7 +139,7 @@ def pools(positive: Floats, negative: Floats, misleading: int = 0) -> Pools:
         >>> pools(np.array([2.0, 0.0]), np.array([0.0, -1.0])).llr
         array([-inf,   0.,  inf])
     """
-    parts = Steps(ascending(positive)), Steps(ascending(negative))
+    parts = Steps(np.sort(positive)), Steps(np.sort(negative))
     points = operating_points(*parts)
     p, n = (counts[1:] for counts in points.rejected(*parts))
     positives = np.concatenate([[0], p, p[-1:]]) + misleading

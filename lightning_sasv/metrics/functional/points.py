@@ -39,7 +39,7 @@ Counts: TypeAlias = NDArray[np.int64] | Floats
 
 T = TypeVar("T")
 
-_FEW = 4096  # scores that are not worth a library
+_FEW = 4096  # scores that are ordered faster one by one
 
 
 class Steps:
@@ -141,20 +141,6 @@ def weighted_sum(terms: Floats, weights: NDArray[Any] | None) -> float:
     return total
 
 
-def ascending(scores: Floats) -> Floats:
-    """Scores sorted, not to be written to; they must not hold NaN.
-
-    Polars sorts whole numbers without branches: about three times as fast as numpy sorts floats,
-    twice as fast as polars itself does. It does so in the calling thread.
-    """
-    if scores.size < _FEW:
-        return np.sort(scores)
-    keys = np.empty(scores.size, np.int64)
-    _swap_order(np.ascontiguousarray(scores).view(np.int64), keys)
-    _swap_order(_sorted(keys), keys)
-    return keys.view(np.float64)
-
-
 def order(scores: Floats, trials: Index) -> Index:
     """Some trials in ascending order of their scores; equal scores are in any order.
 
@@ -164,48 +150,40 @@ def order(scores: Floats, trials: Index) -> Index:
     if trials.size < _FEW:
         return trials[np.argsort(scores.take(trials))]
     keys, low = scores.take(trials).view(np.int64), (1 << scores.size.bit_length()) - 1
-    _swap_order(keys, keys)
+    for block in blocks(keys.size):
+        # The bits of negative floats are ordered downwards: all of them but the sign are turned.
+        keys[block] ^= (keys[block] >> 63) & np.iinfo(np.int64).max
     keys &= ~low
     keys |= trials
-    found, alike = _sorted(keys), np.zeros(keys.size, np.bool_)
+    keys.sort()
+    alike = np.zeros(keys.size, np.bool_)
     for block in blocks(keys.size - 1):
         after = slice(block.start + 1, block.stop + 1)
-        same = (found[block] ^ found[after]) <= low
+        same = (keys[block] ^ keys[after]) <= low
         alike[block] |= same
         alike[after] |= same
-    np.bitwise_and(found, low, out=keys)
+    keys &= low
     again = np.flatnonzero(alike)
     some = keys[again]
     keys[again] = some[np.argsort(scores.take(some), kind="stable")]
     return keys
 
 
-def _sorted(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    import polars  # a tenth of a second, for large columns only
-
-    return polars.Series(keys).sort(multithreaded=False).to_numpy()
-
-
-def _swap_order(bits: NDArray[np.int64], out: NDArray[np.int64]) -> None:
-    """From the bits of floats to whole numbers of the same order, and back.
-
-    The bits of negative floats, read as whole numbers, are negative too but ordered downwards:
-    all of their bits but the sign are turned.
-    """
-    for block in blocks(bits.size):
-        turned = bits[block] >> 63  # -1 for negative ones, else 0
-        turned &= np.iinfo(np.int64).max
-        np.bitwise_xor(bits[block], turned, out=out[block])
+def in_place(values: Floats) -> Steps:
+    """A class of trials whose scores are nobody else's, and are sorted where they are."""
+    values.sort()
+    return Steps(values)
 
 
-def lumped(negative: Floats, floor: float) -> Steps:
+def lumped(negative: Floats, floor: float, *, own: bool = False) -> Steps:
     """Negatives against positives of which the lowest is ``floor``: those below it are one step.
 
-    No rung lies among them, so their order does not matter, and only the others are sorted.
+    No rung lies among them, so their order does not matter, and only the others are sorted: where
+    they are, if the negatives are nobody else's (``own``).
     """
     count = sum(np.count_nonzero(negative[block] < floor) for block in blocks(negative.size))
     if count < 0.4 * negative.size:  # few: it is hardly slower to sort them with the others
-        return Steps(ascending(negative))
+        return in_place(negative if own else negative.copy())
     values = np.full(negative.size - count + 1, -math.inf)
     rest = values[1:]
     for place in blocks(negative.size):
@@ -214,7 +192,8 @@ def lumped(negative: Floats, floor: float) -> Steps:
         block.take(above, out=rest[: above.size], mode="clip")
         rest, block[above] = rest[above.size :], -math.inf
         values[0] = max(values[0], block.max())
-    return Steps(ascending(values), lump=int(count) - 1)
+    values.sort()
+    return Steps(values, lump=int(count) - 1)
 
 
 class Detection:
@@ -330,14 +309,15 @@ class Points(NamedTuple):
 
 def operating_points(*parts: Steps) -> Points:
     """Every distinct score of some classes as a threshold, after "accept all"."""
-    scores = np.sort(np.concatenate([part.values for part in parts]), kind="stable")  # merges runs
-    thresholds = np.concatenate([[-math.inf], scores[_new(scores)]])
-    ranks = []
-    for part in parts:  # each score is looked up once, however many thresholds
-        places = np.searchsorted(thresholds, part.values)
-        rank = np.cumsum(np.bincount(places, minlength=thresholds.size))
-        rank[0] = 0  # a score of -inf has a threshold of its own
-        ranks.append(rank)
+    scores = np.concatenate([part.values for part in parts])
+    merged = np.argsort(scores, kind="stable")  # merges runs
+    scores = scores[merged]
+    last = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
+    thresholds, ranks, start = np.concatenate([[-math.inf], scores[last]]), [], 0
+    for part in parts:
+        own = (merged >= start) & (merged < start + part.values.size)
+        ranks.append(np.append(0, np.cumsum(own)[last]))
+        start += part.values.size
     return Points(thresholds, tuple(ranks))
 
 
@@ -421,7 +401,7 @@ class Classes:
     def _steps(self, column: str, members: tuple[TrialClass, ...]) -> Steps:
         scores, trials = self.columns[column], self._scored(column, members)
         if self.weights is None or self._origin is None:
-            return Steps(ascending(scores.take(trials)))
+            return in_place(scores.take(trials))
         key = "order", column, members
         ordered = self.for_all_weights(key, lambda: order(scores, trials))
         weights = self.weights.take(ordered, mode="clip")  # no index is outside: saves the look
@@ -520,7 +500,7 @@ def roc_curve(pos: ArrayLike, neg: ArrayLike) -> ROCCurve:
 
 
 def _det_curve(positive: Floats, negative: Floats) -> DETCurve:
-    parts = Steps(ascending(positive)), Steps(ascending(negative))
+    parts = Steps(np.sort(positive)), Steps(np.sort(negative))
     points = operating_points(*parts)
     missed, rejected = points.rejected(*parts)
     size = negative.size

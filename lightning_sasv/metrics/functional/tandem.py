@@ -124,20 +124,26 @@ class PathPoints(NamedTuple):
     """For each ASV threshold the neighbouring CM thresholds between which the tandem balances.
 
     Attributes:
+        lower: Index of the CM threshold before ``upper``, of equal ones the first.
         upper: Index of the first CM threshold with miss >= fa, for each ASV threshold of the path.
-        miss: Tandem miss rates at ``upper - 1`` and at ``upper``.
-        fa: (1 - ρ) fa_non + ρ fa_spf at ``upper - 1`` and at ``upper``.
+        miss: Tandem miss rates at ``lower`` and at ``upper``.
+        fa: (1 - ρ) fa_non + ρ fa_spf at ``lower`` and at ``upper``.
     """
 
+    lower: Index
     upper: Index
     miss: tuple[Floats, Floats]
     fa: tuple[Floats, Floats]
 
     def nearest(self) -> tuple[Floats, Index]:
-        """Mean of the two rates at the CM threshold where they differ least, and that threshold."""
-        below = np.abs(self.miss[0] - self.fa[0]) <= np.abs(self.miss[1] - self.fa[1])
+        """Mean of the two rates at the CM threshold where they differ least, and that threshold.
+
+        Of equal differences the lower threshold counts.
+        """
+        gaps = [np.abs(miss - fa) for miss, fa in zip(self.miss, self.fa, strict=True)]
+        below = gaps[0] <= gaps[1] + _ROUNDING
         miss, fa = (np.where(below, *pair) for pair in (self.miss, self.fa))
-        return (miss + fa) / 2, self.upper - below
+        return (miss + fa) / 2, np.where(below, self.lower, self.upper)
 
     def interpolated(self) -> tuple[Floats, Index]:
         """The common rate on the straight line between the two thresholds, and the upper one."""
@@ -169,9 +175,12 @@ def _path_size(curves: TandemCurves, rho: float) -> int:
 def _balanced(curves: TandemCurves, rho: float) -> PathPoints:
     """The balance at each ASV threshold, all of which are on the path."""
     upper = _balance(curves, rho)
-    rates = [curves.rates(slice(None), cm) for cm in (upper - 1, upper)]
+    lower, flat = upper - 1, np.flatnonzero(rho * curves.fa_spoof == 0)
+    if flat.size:  # spoofs between bona fide scores change nothing there
+        lower[flat] = np.searchsorted(curves.miss_cm, curves.miss_cm.take(lower[flat]))
+    rates = [curves.rates(slice(None), cm) for cm in (lower, upper)]
     miss, fa = ([r[0] for r in rates], [(1 - rho) * r[1] + rho * r[2] for r in rates])
-    return PathPoints(upper, (miss[0], miss[1]), (fa[0], fa[1]))
+    return PathPoints(lower, upper, (miss[0], miss[1]), (fa[0], fa[1]))
 
 
 def _balance(curves: TandemCurves, rho: float) -> Index:

@@ -44,7 +44,6 @@ from lightning_sasv.checks import (
 from lightning_sasv.metrics.functional.concurrent import (
     Meeting,
     around,
-    asv_rates,
     find_meeting,
 )
 from lightning_sasv.metrics.functional.points import Classes, Points
@@ -221,10 +220,8 @@ def _classes_of(asv: ArrayLike, cm: ArrayLike, labels: ArrayLike) -> Classes:
 
 def at_meeting(tandem: Tandem, meeting: Meeting) -> TandemEER:
     """The pair of thresholds next to a concurrent point at which the rates differ least."""
-    asv = np.array(meeting.asv_thresholds)
-    cm = _cm_neighbours(tandem, meeting.miss_cm)
-    miss, nontarget, spoof = (rate[:, None] for rate in asv_rates(tandem, asv))
-    passed, fa_cm = tandem.bona_fide.accepted(cm), tandem.cm_spoof.accepted(cm)
+    asv, (miss, nontarget, spoof) = meeting.asv_thresholds, meeting.asv_rates[..., None]
+    cm, passed, fa_cm = _cm_neighbours(tandem, meeting.miss_cm)
     rates = np.broadcast_arrays(1 - passed + passed * miss, passed * nontarget, fa_cm * spoof)
     spread = np.ptp(np.stack(rates), axis=0)
     a, c = np.unravel_index(int(np.argmin(spread)), spread.shape)
@@ -232,15 +229,23 @@ def at_meeting(tandem: Tandem, meeting: Meeting) -> TandemEER:
     return TandemEER(value, float(asv[a]), float(cm[c]), residual, True, value)
 
 
-def _cm_neighbours(tandem: Tandem, miss: float) -> Floats:
-    """CM thresholds around a miss rate: all scores from the last rejected bona fide to the next."""
+def _cm_neighbours(tandem: Tandem, miss: float) -> tuple[Floats, Floats, Floats]:
+    """CM thresholds around a miss rate: all scores from the last rejected bona fide to the next.
+
+    Returns:
+        The thresholds, and the shares of bona fide trials and of spoofs that they accept.
+    """
     values, spoof = tandem.bona_fide.values, tandem.cm_spoof.values
     upper, lower = around(tandem.bona_fide, np.array(miss))
     start = values[lower - 1] if lower > 0 else -math.inf
     stop = values[min(int(upper), values.size - 1)]
     between = spoof[np.searchsorted(spoof, start) : np.searchsorted(spoof, stop, side="right")]
     bona_fide = values[np.searchsorted(values, start) : np.searchsorted(values, stop, side="right")]
-    return np.unique(np.concatenate([[start], bona_fide, between]))
+    cm = np.append(start, np.unique(np.concatenate([bona_fide, between])))
+    passed, accepted = tandem.bona_fide.accepted(cm), tandem.cm_spoof.accepted(cm)
+    if lower == 0:
+        passed[0] = accepted[0] = 1.0  # "accept all", below any score
+    return cm, passed, accepted
 
 
 def at_thresholds(
