@@ -63,11 +63,6 @@ def trials_of(profile: Profile, split: str, protocols: Path) -> TrialList:
     return read_trials(path, layout, details[0] if details else None, profile.where, profile)
 
 
-def enrolment_of(files: SetFiles, protocols: Path, present: bool = False) -> dict[str, list[str]]:
-    """Enrolment utterances of each speaker of a set; arguments as for :func:`enrolment_lists`."""
-    return read_enrolment(*enrolment_lists(files, protocols, present))
-
-
 def enrolment_lists(files: SetFiles, protocols: Path, present: bool = False) -> list[Path]:
     """Enrolment lists of a set: the first group that is there.
 
@@ -102,8 +97,9 @@ def _load_trials(root: Path, protocols: Path, split: str, profile: Profile) -> T
         models = mean_models(asv, trials.enrolment(), f"enrolment models of {split}")
     else:
         paths = enrolment_lists(getattr(profile, split), protocols)
-        check_enrolled(paths, asv, asv.source)
-        models = mean_models(asv, read_enrolment(*paths), f"enrolment models of {split}")
+        check_enrolled(paths, asv, asv.source, profile.plain)
+        enrolment = read_enrolment(*paths, plain=profile.plain)
+        models = mean_models(asv, enrolment, f"enrolment models of {split}")
     named = split if profile.train is not None else "trials"  # of which nothing is measured
     cm = load_embeddings(root, f"cm_embd_{split}")
     made = _marked(root)[1]

@@ -59,6 +59,7 @@ class Profile:
         eval: Trials to evaluate, with labels or without.
         paths: Whether ids are paths ``attack/speaker/name.flac``.
         pairwise: Whether a trial names its enrolment utterance in the place of a speaker.
+        plain: Whether ids lose the endings of audio files, which some copies of its lists have.
         where: Trials that count, e.g. ``subset=eval``; empty for all.
         values: Regular expressions of what columns may say beside ``-``, by their names.
         ending: Columns whose values stand at the end of both ids, between hyphens.
@@ -73,6 +74,7 @@ class Profile:
     eval: SetFiles | None = None
     paths: bool = False
     pairwise: bool = False
+    plain: bool = False
     where: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     ending: str = ""
@@ -103,7 +105,7 @@ def _profile(name: str, entry: Any) -> Profile:
         raise InputError(f"corpus {name}: no set; give {', '.join(SETS)} or some of them")
     rest: dict[str, Any] = {key: value for key, value in entry.items() if key not in SETS}
     for key, value in rest.items():
-        kind = {"paths": bool, "pairwise": bool, "values": dict}.get(key, str)
+        kind = {"paths": bool, "pairwise": bool, "plain": bool, "values": dict}.get(key, str)
         if not isinstance(value, kind):
             raise InputError(f"corpus {name}: {key} is {value!r}; expected a {kind.__name__}")
     for column, pattern in rest.get("values", {}).items():

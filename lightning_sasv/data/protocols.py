@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from lightning_sasv.data.profiles import Profile
 from lightning_sasv.errors import InputError
 from lightning_sasv.scores import ScoreTable, read_table, write_table
-from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, LABELS, LAYOUTS
+from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, LABELS, LAYOUTS, column_named
 from lightning_sasv.scores.sources import key_beside, where_equal
 from lightning_sasv.scores.table import TEXT
-from lightning_sasv.scores.text import lines_of, load
+from lightning_sasv.scores.text import lines_of, load, split
 from lightning_sasv.trials import UNKNOWN, TrialClass
 
 TRIALS, UTTERANCES, ENROLMENT = "sasv2022-protocol", "asvspoof2019-cm-protocol", "enrolment"
@@ -117,6 +117,7 @@ def _read(path: str | Path, layout: str | None) -> ScoreTable:
     import polars as pl
 
     table = read_table(path, layout)
+    table = replace(table, frame=table.frame.with_columns(pl.col(pl.String).str.strip_chars()))
     known = LAYOUTS.get(table.layout)
     between_blanks = known is not None and known.separator == " "
     wrong = {r"\x00|^$": "is empty or holds a NUL byte; mend this line"}
@@ -146,11 +147,10 @@ def read_trials(
         where: Trials that count, e.g. ``subset=eval``.
         of: The corpus, where ids are paths or trials name their enrolment.
     """
-    table = where_equal(_read(path, layout), where or None)
-    table.need(["speaker", "utterance"], "a trial list")
-    _refuse_enrolment(table)
+    plain = of is not None and of.plain
+    table = where_equal(_trials(_read(path, layout), plain), where or None)
     if details is not None:
-        table = _with_details(table, _read(*details))
+        table = _with_details(table, _plain(_read(*details), plain))
     attack = np.full(len(table), "")
     names = {"attack": attack} | {name: table.text(name) for name in TEXT if name in table}
     label = np.full(len(table), UNKNOWN, np.int8)
@@ -162,14 +162,45 @@ def read_trials(
     return _expected(found, {**vars(found), **more}, of)
 
 
-def _refuse_enrolment(table: ScoreTable) -> None:
-    """Refuse an enrolment list in the place of trials."""
+def _trials(table: ScoreTable, plain: bool = False) -> ScoreTable:
+    """A list as one of trials: ``speaker`` is who is claimed, whoever is heard ``test_speaker``.
+
+    Raises:
+        InputError: It does not name speakers and utterances, or is an enrolment list.
+    """
+    table.need(["speaker", "utterance"], "a trial list")
+    if "model" in table and "test_speaker" not in table:
+        names = {"speaker": "test_speaker", "model": "speaker"}
+        table = replace(table, frame=table.frame.rename(names))
+    if "enrolment" not in table and _headed_by_enrolment(table):
+        own = table.frame["speaker"].alias("enrolment")
+        table = replace(table, frame=table.frame.with_columns(own))
     several = table.frame["utterance"].str.contains(",", literal=True).arg_true()
     if len(several):
         raise InputError(
             f"{table.where(several[0])}: several utterances in one trial "
             f"({table.frame['utterance'][several[0]][:40]}); is it an enrolment list?"
         )
+    return _plain(table, plain)
+
+
+def _headed_by_enrolment(table: ScoreTable) -> bool:
+    """Whether a table of one's own has utterances that enrol in the place of a model."""
+    if table.layout not in ("csv", "json-lines"):
+        return False
+    source = load(table.path)[0] if table.layout == "csv" else table.path
+    _, first = next(lines_of(table.path, source))
+    return bool(re.search(r"\benroll?ment\b", first, re.I))
+
+
+def _plain(table: ScoreTable, plain: bool) -> ScoreTable:
+    """A list whose ids are those of the audio without the endings of its files."""
+    import polars as pl
+
+    if not plain:
+        return table
+    ids = pl.col("utterance").str.replace(AUDIO_ENDING.pattern, "")
+    return replace(table, frame=table.frame.with_columns(ids))
 
 
 List = TypeVar("List", "TrialList", "UtteranceList")
@@ -229,23 +260,27 @@ def _without_ending(trials: TrialList, columns: Sequence[str]) -> TrialList:
     return replace(trials, speaker=np.array(speaker), utterance=np.array(utterance))
 
 
+_ENROLS = re.compile(r"enroll?(ment)?s?|(\w+_)?(utt|utterance|file|filename|file_name|name)s?")
+"""Headings of the utterances of an enrolment list."""
+AUDIO_ENDING = re.compile(r"(?i)\.(?:flac|wav)$")
+"""How names of recordings end."""
+
+
 def plain_paths(names: np.ndarray) -> np.ndarray:
-    """Paths without the ending of audio files.
+    """Paths from the folder of a set without the ending of audio files.
 
     Example:
-        >>> plain_paths(np.array(["a00/id1/x.flac", "y"])).tolist()
+        >>> plain_paths(np.array(["./a00/id1/x.flac", "y"])).tolist()
         ['a00/id1/x', 'y']
     """
-    return np.array([re.sub(r"(?i)\.(flac|wav)$", "", name) for name in names.tolist()])
+    return np.array([AUDIO_ENDING.sub("", name).removeprefix("./") for name in names.tolist()])
 
 
 def read_trials_to_score(path: str | Path) -> TrialList:
     """Read trials that need no labels: ``speaker utterance``, or any list or table with these."""
     line = next(iter(lines_of(Path(path), load(Path(path), mend=True)[0])), (1, ""))[1]
     bare = len(line.split()) == 2 and "," not in line
-    table = _read(path, UNLABELLED if bare else None)
-    table.need(["speaker", "utterance"], "a trial list")
-    _refuse_enrolment(table)
+    table = _trials(_read(path, UNLABELLED if bare else None))
     names = {name: table.text(name) for name in TEXT if name in table}
     known = "label" in table and not table.has_cm_labels
     label = table.labels().astype(np.int8) if known else np.full(len(table), UNKNOWN, np.int8)
@@ -277,7 +312,7 @@ def read_utterances(
     bonafide = spoofed == ("bonafide" if "label" in table else BONAFIDE_ATTACK)
     attack = np.where(bonafide, BONAFIDE_ATTACK, "spoof")
     names = {"attack": attack} | {name: table.text(name) for name in TEXT if name in table}
-    if of is not None and of.paths:
+    if of is not None and (of.paths or of.plain):
         names["utterance"] = plain_paths(names["utterance"])
     columns = names | {n: table.text(n) for n in table.frame.columns if n not in names}
     names |= {"path": table.text("path")} if "path" in table else {}
@@ -285,43 +320,100 @@ def read_utterances(
     return _expected(found, columns | {"where": table.where}, of)
 
 
-def read_enrolment(*paths: str | Path) -> dict[str, list[str]]:
-    """Read enrolment lists, ``speaker utterance,utterance,…``, or tables ``model,enrolment``."""
-    found = {}
-    for path in paths:
-        for where, speaker, names in _enrolment(path):
-            if speaker in found:
-                raise InputError(f"{where()}: speaker {speaker} is enrolled in another list, too")
-            found[speaker] = [name for name in names.split(",") if name]
-            if not found[speaker]:
-                raise InputError(f"{where()}: speaker {speaker} has no enrolment utterance")
+class Enrolled(NamedTuple):
+    """A row of an enrolment list.
+
+    Attributes:
+        where: File and line.
+        model: The speaker.
+        utterances: What enrols it.
+    """
+
+    where: str
+    model: str
+    utterances: list[str]
+
+
+def read_enrolment(*paths: str | Path, plain: bool = False) -> dict[str, list[str]]:
+    """Read enrolment lists, ``speaker utterance,utterance,…``, or tables ``model,enrolment``.
+
+    Args:
+        *paths: The lists; a line for each speaker.
+        plain: Ids are those of the audio without the endings of its files.
+
+    Raises:
+        InputError: A line names no utterance, or its speaker stands before.
+    """
+    found, seen = dict[str, list[str]](), dict[str, str]()
+    for row in (row for path in paths for row in enrolment_rows(path, plain)):
+        if row.model in found:
+            before = seen[row.model].removeprefix(row.where.rpartition("line ")[0])
+            raise InputError(
+                f"{row.where}: the speaker of {before} stands again: {row.model}; remove one of "
+                "them, or write all utterances of a speaker on one line, between commas"
+            )
+        if not row.utterances:
+            raise InputError(f"{row.where}: speaker {row.model} has no enrolment utterance")
+        found[row.model], seen[row.model] = row.utterances, row.where
     return found
 
 
-def _enrolment(path: str | Path) -> Iterator[tuple[Callable[[], str], str, str]]:
-    """File and line, speaker and utterances of each row of an enrolment list."""
-    table = _read(path, "csv" if Path(path).suffix == ".csv" else ENROLMENT)
-    for row, (speaker, names) in enumerate(table.frame.rows()):
-        yield partial(table.where, row), speaker, names
+def enrolment_rows(path: str | Path, plain: bool = False) -> Iterator[Enrolled]:
+    """The rows of an enrolment list; arguments as for :func:`read_enrolment`."""
+    for number, model, names in _enrolment_cells(Path(path)):
+        where = f"{path}, line {number}"
+        utterances = re.split(r"\s*,\s*", names)
+        if not model or not names:
+            raise InputError(f"{where}: a name is empty; expected a speaker and its utterances")
+        if any(re.search(r"\s", name) for name in (model, *utterances)):
+            raise InputError(f"{where}: a name holds a blank; has this line more columns?")
+        own = [AUDIO_ENDING.sub("", name) if plain else name for name in utterances if name]
+        yield Enrolled(where, model, own)
+
+
+def _enrolment_cells(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, model and utterances of each row, whatever is between and above them."""
+    lines = lines_of(path, load(path)[0])
+    number, text = next(lines, (1, ""))
+    for sign in (",", "\t", None):  # a table has a header; else a speaker and the rest of the line
+        cells = split(path, number, text, sign) if sign else text.split(maxsplit=1)
+        header = _enrolment_header(cells)
+        if header is not None:
+            break
+    else:
+        lines = chain([(number, text)], lines)
+        sign = "," if path.suffix == ".csv" and len(text.partition(",")[0].split()) == 1 else None
+    for number, text in lines:
+        cells = split(path, number, text, sign) if sign else text.split(maxsplit=1)
+        model, names = (cells[n].strip() if n < len(cells) else "" for n in header or (0, 1))
+        yield number, model, names
+
+
+def _enrolment_header(cells: Sequence[str]) -> tuple[int, int] | None:
+    """Places of the model and of its utterances where a line is a header, else nothing."""
+    plain = [re.sub(r"[\s-]+", "_", cell.strip().lower()) for cell in cells]
+    enrols = [n for n, name in enumerate(plain) if _ENROLS.fullmatch(name)]
+    models = [n for n, name in enumerate(plain) if column_named(name) == "speaker"]
+    others = [n for n in models if n not in enrols[:1]]
+    return (others[0], enrols[0]) if others and enrols else None
 
 
 def enrolled_at(paths: Sequence[Path], name: str) -> str:
     """File and line of the enrolment list that names an utterance; nothing where none does."""
-    rows = (row for path in paths for row in _enrolment(path))
-    return next((where() for where, _, names in rows if name in names.split(",")), "")
+    rows = (row for path in paths for row in enrolment_rows(path, plain=True))
+    return next((row.where for row in rows if AUDIO_ENDING.sub("", name) in row.utterances), "")
 
 
-def check_enrolled(paths: Sequence[Path], known: Container[str], source: str) -> None:
+def check_enrolled(paths: Sequence[Path], known: Container[str], source: str, plain: bool) -> None:
     """Refuse enrolment lists with an utterance that has no embedding, and name its line."""
-    for path in paths:
-        for where, speaker, names in _enrolment(path):
-            lacking = [name for name in names.split(",") if name and name not in known]
-            if lacking:
-                raise InputError(
-                    f"{where()}: no embedding for {len(lacking)} id(s) of the enrolment "
-                    f"of {speaker} in {source}, first: {', '.join(lacking[:10])}; extract them or "
-                    "correct the list"
-                )
+    for row in (row for path in paths for row in enrolment_rows(path, plain)):
+        lacking = [name for name in row.utterances if name not in known]
+        if lacking:
+            raise InputError(
+                f"{row.where}: no embedding for {len(lacking)} id(s) of the enrolment "
+                f"of {row.model} in {source}, first: {', '.join(lacking[:10])}; extract them or "
+                "correct the list"
+            )
 
 
 def write_trials(path: str | Path, trials: TrialList) -> Path:

@@ -325,7 +325,8 @@ def corpus_splits(root: Path, corpus: str | None = None) -> list[Split]:
             splits.append(Split(_SPLIT_NAMES[name], _named(rows), {}, lines, files.audio))
             continue
         trials, paths = trials_of(profile, name, root), enrolment_lists(files, root, present=True)
-        enrolment, columns = read_enrolment(*paths), [trials.utterance]
+        enrolment = read_enrolment(*paths, plain=profile.plain)
+        columns = [trials.utterance]
         if "enrolment" in trials.more:
             enrolment, columns = trials.enrolment(), [*columns, trials.more["enrolment"]]
         if profile.pairwise:  # each is enrolled by itself

@@ -17,6 +17,7 @@ from lightning_sasv.scores.layouts import (
     WORDS,
     Layout,
     column_named,
+    columns_named,
     described,
     layout_named,
 )
@@ -98,6 +99,8 @@ def _separator(
         spaced = [","] if before and all(cell.endswith(",") for cell in before) else []
         order = [*tabs, *spaced, layout.separator, " ", ","]
         fitting = [sign for sign in order if len(cells[sign]) == len(layout.columns)]
+        if len(fitting) > 1 and len(layout.columns) > 1:  # a header may hold blanks
+            fitting.sort(key=lambda sign: -widths(path, lines, sign)[len(layout.columns)])
         return fitting[0] if fitting else max(order, key=lambda sign: len(cells[sign])), []
     if "\t" in first and not all(cell.strip() for cell in cells["\t"]):
         return " ", [f"{path}: several tabs between columns were taken for one"]
@@ -163,6 +166,8 @@ def _with_header(lines: Lines, layout: Layout, guessed: bool) -> Found:
     line = lines.lines[0][0]
     if layout.name in ("csv", "parquet"):
         return _own_table(lines, layout, headings, guessed)
+    known = {heading.lower(): heading for heading in layout.headings}
+    headings = [known.get(heading.lower(), heading) for heading in headings]
     missing = [heading for heading in layout.headings if heading not in headings]
     if missing:
         raise InputError(
@@ -182,10 +187,7 @@ def _with_header(lines: Lines, layout: Layout, guessed: bool) -> Found:
 def _own_table(lines: Lines, layout: Layout, headings: Sequence[str], guessed: bool) -> Found:
     """A table with headings: our names, or others in circulation for the same."""
     names = [column_named(heading) for heading in headings]
-    columns = tuple(
-        heading if heading in names[:place] or name in headings or name in names[:place] else name
-        for place, (heading, name) in enumerate(zip(headings, names, strict=True))
-    )
+    columns = tuple(columns_named(headings))
     scores = [h for h, name in zip(headings, names, strict=True) if name == "score"]
     if len(scores) > 1:
         raise InputError(
@@ -204,8 +206,11 @@ def _own_table(lines: Lines, layout: Layout, headings: Sequence[str], guessed: b
 
 def _guess(lines: Lines) -> Found:
     first = lines.first()
+    said = {cell.lower() for cell in first}
     by_header = [
-        one for one in LAYOUTS.all().values() if one.headings and set(one.headings) <= set(first)
+        one
+        for one in LAYOUTS.all().values()
+        if one.headings and {heading.lower() for heading in one.headings} <= said
     ]
     by_header = [one for one in by_header if one.name != "csv"]
     if by_header:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.limits import COLUMNS, LINE_BYTES, parse_json
-from lightning_sasv.scores.layouts import column_named
+from lightning_sasv.scores.layouts import columns_named
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,8 +63,8 @@ def _row(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Cells by our names: of recordings the last is the utterance, the others enrol a speaker."""
     COLUMNS.check(where, len(entry))
     found: dict[str, Any] = {}
-    for key, value in entry.items():
-        name = "label" if key == "lab" else column_named(key)
+    for (key, value), named in zip(entry.items(), columns_named(list(entry)), strict=True):
+        name = "label" if key == "lab" else named
         if key == "key" and "lab" in entry:
             name = "trial_key"  # the name of the row beside a label of another name
         if key == RECORDINGS and isinstance(value, list) and len(value) > 1:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,6 +124,8 @@ WORDS = {word: label for label, words in _FILE["words"].items() for word in word
 FILLERS = ("-", "_", "")
 """Cells that say nothing."""
 _HEADINGS = {word: name for name, words in _FILE["headings"].items() for word in words.split()}
+ENROLMENT = ("enrolment", "enrollment", "enrol", "enroll")
+"""Headings of what enrols a model, or of the model."""
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
 
 
@@ -147,6 +149,29 @@ def column_named(heading: str) -> str:
         ('utterance', 'cm_score', 'codec')
     """
     return _HEADINGS.get(re.sub(r"[\s.-]+", "_", heading.strip().lower()), heading.strip())
+
+
+def columns_named(headings: Sequence[str]) -> list[str]:
+    """Our name of each heading; of several with one meaning the first, or the one that is its name.
+
+    What enrols a model is its name only where no other column is.
+
+    Example:
+        >>> columns_named(["path", "utterance", "enrolment", "model"])
+        ['path', 'utterance', 'enrolment', 'speaker']
+    """
+    names = [column_named(heading) for heading in headings]
+    models = [n == "speaker" and not _is_enrolment(h) for h, n in zip(headings, names, strict=True)]
+    found = list[str]()
+    for place, (heading, name) in enumerate(zip(headings, names, strict=True)):
+        known = heading in names[:place] or name in headings or name in found
+        yields = any(models) and _is_enrolment(heading)
+        found.append(heading if known or yields else name)
+    return found
+
+
+def _is_enrolment(heading: str) -> bool:
+    return heading.strip().lower() in ENROLMENT
 
 
 def columns_described(text: str) -> Layout:

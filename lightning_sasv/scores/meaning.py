@@ -36,7 +36,8 @@ def canonical(table: ScoreTable, layout: Layout, labels: Mapping[str, str]) -> S
     if STAR in frame.columns:
         frame = _without_star(table, frame)
     if "attack" in frame.columns:
-        words = ["bonafide", "a00", layout.bonafide_attack.lower()]
+        words = [*(word for word in WORDS if WORDS[word] == "bonafide"), "a00"]
+        words.append(layout.bonafide_attack.lower())
         frame = frame.with_columns(_nothing("attack", words))
     if "codec_quality" in frame.columns:  # uncoded speech of ASVspoof 5: 0 in eval, - elsewhere
         frame = frame.with_columns(_nothing("codec_quality", ["0"]))
@@ -58,7 +59,7 @@ def _nothing(column: str, words: Sequence[str]) -> pl.Expr:
     import polars as pl
 
     said = pl.col(column).cast(pl.String)
-    nothing = said.str.to_lowercase().is_in(words)
+    nothing = said.str.strip_chars().str.to_lowercase().is_in(words)
     return pl.when(nothing).then(pl.lit(BONAFIDE_ATTACK)).otherwise(said).alias(column)
 
 

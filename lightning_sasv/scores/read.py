@@ -18,6 +18,7 @@ from lightning_sasv.scores.layouts import (
     SCORES,
     Layout,
     column_named,
+    columns_named,
     is_fusible,
     is_number,
     layout_named,
@@ -235,7 +236,8 @@ def _read_parquet(path: Path, how: Reading) -> ScoreTable | None:
         raise InputError(
             f"{path}: not a readable Parquet file ({reason}); write it again"
         ) from None
-    table = ScoreTable(plain_types(path, frame), path, "parquet", lambda row: row + 1, not format)
+    frame = plain_types(path, with_our_names(frame))
+    table = ScoreTable(frame, path, "parquet", lambda row: row + 1, not format)
     return canonical(table, LAYOUTS["parquet"], how.labels)
 
 
@@ -247,6 +249,11 @@ def _read_json_lines(path: Path, how: Reading) -> ScoreTable | None:
     guessed = how.format is None
     table = ScoreTable(plain_types(path, frame), path, JSON_LINES, lines.__getitem__, guessed)
     return canonical(table, layout_named(JSON_LINES), how.labels)
+
+
+def with_our_names(frame: pl.DataFrame) -> pl.DataFrame:
+    """Columns of a table by our names of their headings."""
+    return frame.rename(dict(zip(frame.columns, columns_named(frame.columns), strict=True)))
 
 
 def plain_types(path: Path, frame: pl.DataFrame, start: int = 0) -> pl.DataFrame:

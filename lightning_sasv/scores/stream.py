@@ -21,7 +21,7 @@ from lightning_sasv.scores.keys import labelled, rows_from
 from lightning_sasv.scores.layouts import LAYOUTS, is_number
 from lightning_sasv.scores.meaning import canonical, with_role
 from lightning_sasv.scores.parquet import MAGIC
-from lightning_sasv.scores.read import plain_types
+from lightning_sasv.scores.read import plain_types, with_our_names
 from lightning_sasv.scores.reading import Reading, turned
 from lightning_sasv.scores.spool import Space
 from lightning_sasv.scores.table import ScoreTable, check_numbers, plain_names
@@ -154,7 +154,7 @@ def _parquet(path: Path, how: Reading) -> Iterator[ScoreTable]:
         for batch in pl.scan_parquet(path, glob=False).collect_batches(
             chunk_size=ROWS, maintain_order=True
         ):
-            frame, first = plain_types(path, batch, start), start
+            frame, first = plain_types(path, with_our_names(batch), start), start
             table = ScoreTable(frame, path, "parquet", lambda row, first=first: first + row + 1)  # type: ignore[misc]
             yield canonical(table, LAYOUTS["parquet"], how.labels)
             start += len(frame)

@@ -215,7 +215,8 @@ def read_grid(path: Path, source: Path | bytes, shape: Shape) -> Grid:
     import polars as pl
 
     quoted = shape.separator == "," and contains(source, b'"')
-    if commented(source) or (shape.separator == "," and contains(source, b", ")):
+    untidy = {",": b", ", " ": b"\t"}.get(shape.separator)  # other white space between columns
+    if commented(source) or (untidy and contains(source, untidy)):
         return _read_carefully(path, source, shape)
     kinds = {name: pl.Float64 if name in shape.numbers else pl.String for name in shape.names}
     try:

@@ -22,14 +22,14 @@ from lightning_sasv.data import (
     make_twin,
 )
 from lightning_sasv.data.challenge import (
-    enrolment_of,
+    enrolment_lists,
     load_evaluation,
     save_corpus,
     trials_of,
     utterances_of,
 )
 from lightning_sasv.data.profiles import Profile, profile_named, profiles, recognised
-from lightning_sasv.data.protocols import read_trials, read_utterances
+from lightning_sasv.data.protocols import read_enrolment, read_trials, read_utterances
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.lists import corpus_splits
@@ -102,7 +102,9 @@ def test_lines_of_asvspoof5(golden: Path) -> None:
     assert set(rows.more["codec_quality"][rows.more["codec"] == "-"]) <= {"-"}
     assert set(dev.attack[dev.label != 0]) == {"-"}
     assert profile.eval is not None
-    assert [len(names) for names in enrolment_of(profile.eval, golden).values()] == [3, 3, 3, 2, 3]
+    assert [
+        len(names) for names in read_enrolment(*enrolment_lists(profile.eval, golden)).values()
+    ] == [3, 3, 3, 2, 3]
     (golden / "ASVspoof5.dev.track_2.trial.tsv").unlink()
     assert classes(profile, "dev", golden) == [1, 2, 2]  # the list of 2024, without attacks
 
@@ -116,7 +118,9 @@ def test_lines_of_sasv2022_also_with_windows_line_ends(golden: Path) -> None:
         assert classes(profile, "dev", golden) == classes(profile, "eval", golden) == [2, 2, 1]
         assert len(utterances_of(profile, golden)) == 4
         assert profile.eval is not None
-        sizes = sorted(len(one) for one in enrolment_of(profile.eval, golden).values())
+        sizes = sorted(
+            len(one) for one in read_enrolment(*enrolment_lists(profile.eval, golden)).values()
+        )
         assert sizes == [11, 11, 19]
         for path in golden.iterdir():
             path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -150,7 +154,7 @@ def test_lines_of_wildspoof_have_no_labels(golden: Path) -> None:
     rows = trials_of(profile, "eval", golden)
     assert set(rows.label.tolist()) == {-1}
     assert profile.eval is not None
-    assert set(rows.speaker) & set(enrolment_of(profile.eval, golden))
+    assert set(rows.speaker) & set(read_enrolment(*enrolment_lists(profile.eval, golden)))
     with pytest.raises(InputError, match=r"wildspoof .* has no train and no dev set"):
         load_corpus(golden)
 
@@ -167,7 +171,7 @@ def test_lines_of_corpora_that_only_evaluate(golden: Path, name: str, trials: in
     assert len(rows) == trials
     if name == "asvspoof5-progress":
         (golden / "ASVspoof5.eval.track_2.enroll.tsv").rename(golden / profile.eval.enrolment[0][0])  # type: ignore[union-attr]
-        assert set(rows.speaker) <= set(enrolment_of(profile.eval, golden))  # type: ignore[arg-type]
+        assert set(rows.speaker) <= set(read_enrolment(*enrolment_lists(profile.eval, golden)))  # type: ignore[arg-type]
         assert set(rows.label.tolist()) == {-1}
         return
     if name == "asvspoof2021-la":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.definitions import read_points, read_rates
 from lightning_sasv.metrics.bootstrap import replicate_weights
 from lightning_sasv.metrics.functional import ASVSPOOF5_RATES, ASVRates, a_dcf
-from lightning_sasv.metrics.registry import explained_metrics
+from lightning_sasv.metrics.registry import Balance, explained_metrics
 from lightning_sasv.scores import convert, read_table, write_scores
 from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import read_key, read_source
@@ -351,6 +352,26 @@ def test_every_condition_can_count_the_same(tmp_path: Path) -> None:
     assert rows.select("group", "low").rows() == [("weights=codec", ends.low)]
     with pytest.raises(InputError, match=r"no column 'room'.*--weights needs it"):
         evaluated(file, weights="room")
+
+
+@pytest.mark.parametrize("apart", [-9, 3, 9])
+def test_fractions_that_add_up_to_more_than_all_have_thresholds(apart: float) -> None:
+    """Balanced weights are no whole numbers; whole ones in the same proportions give the same."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        label = np.append([0, 1, 2], rng.integers(0, 3, 57)).astype(np.int8)
+        asv = rng.normal(size=60) + apart * (label == 1)
+        columns = {"asv": asv, "cm": rng.normal(size=60) + apart * (label > 0)}
+        columns["sasv"] = columns["asv"] + columns["cm"]
+        drawn = np.append([1, 1, 1], rng.integers(0, 4, 57))
+        balance = Balance.of(rng.choice(["a", "b", "c"], 60, p=[0.6, 0.3, 0.1]), label)
+        found = explained_metrics(columns, label, weights=balance.weights(drawn)).values
+        counts = np.bincount(balance.cells, drawn).astype(int)[balance.cells]
+        many = 1_000 * math.lcm(*counts[counts > 0].tolist())  # an EER is to a trial
+        whole = drawn * (many // np.maximum(counts, 1))
+        wanted = explained_metrics(columns, label, weights=whole).values
+        for name in ("asv_threshold", "cm_threshold", "sasv_threshold", "sasv_eer", "min_a_dcf"):
+            assert found[name] == pytest.approx(wanted[name], abs=1e-6), (seed, name)
 
 
 def test_det_curves_of_two_classes(cm_file: Path, asv_file: Path, tmp_path: Path) -> None:

@@ -117,10 +117,13 @@ class Steps:
         return share
 
     def value(self, count: float) -> float:
-        """Largest of the lowest scores that weigh so much, which must be more than 0."""
+        """Largest of the lowest scores that weigh so much, which must be more than 0.
+
+        Of more than all of them, as fractions may add up to, it is the largest that counts.
+        """
         if self.weights is None:
             return float(self.values[max(int(count) - self._lump, 1) - 1])
-        return float(self.values[np.searchsorted(self.counts, count) - 1])
+        return float(self.values[np.searchsorted(self.counts, min(count, self.total)) - 1])
 
     def sum(self, function: Callable[[Floats], Floats]) -> float:
         """Weighted sum of a function of the scores, which is computed once for all weightings."""
@@ -253,6 +256,7 @@ class Detection:
         kinds, found = self.parts[1:], []
         if len(kinds) == 1:
             return kinds[0].value(count)
+        count = min(count, sum(kind.total for kind in kinds))  # of fractions it may be more
         for values in (kind.values for kind in kinds):
             first = bisect_left(values, count, key=lambda score: sum(k.up_to(score) for k in kinds))
             found += values[first : first + 1].tolist()
