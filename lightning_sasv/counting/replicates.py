@@ -259,22 +259,25 @@ class _Product:
         for code in TrialClass:
             own = np.flatnonzero(codes == int(code))
             part = block_of(counts, order[own], ascending)
-            largest = float(part.sum(axis=0).max(initial=0))
-            single = part.astype(np.float32) if largest < _EXACT else part
-            self._parts.append((own, single, largest, losses[order[own]], rejected[order[own]]))
+            trials = np.asarray(part.sum(axis=0)).reshape(-1)
+            used, largest = np.flatnonzero(trials), float(trials.max(initial=0))
+            single = part[:, used].astype(np.float32 if largest < _EXACT else part.dtype)
+            more = losses[order[own]], rejected[order[own]]
+            self._parts.append((own, used, single, largest, *more))
 
     def block(self, weights: NDArray[np.int64]) -> Block:
         """The column in some replicates."""
-        counts, losses, rejected = [], [], []
-        for own, part, largest, loss, cut in self._parts:
+        counts = np.zeros((len(self._parts), len(weights), self.edges.size))
+        losses, rejected = [], []
+        for place, (own, used, part, largest, loss, cut) in zip(counts, self._parts, strict=True):
             drawn = weights[:, own]
             kind = np.float32 if float(drawn.max(initial=0)) * largest < _EXACT else np.float64
-            counts.append((drawn.astype(kind) @ part.astype(kind, copy=False)).astype(np.float64))
+            place[:, used] = drawn.astype(kind) @ part.astype(kind, copy=False)
             with np.errstate(invalid="ignore"):
                 sums = drawn * loss[None]
             losses.append(np.where(drawn > 0, sums, 0.0).sum(axis=1))
             rejected.append(drawn @ cut)
-        return Block(np.stack(counts), np.stack(rejected), np.stack(losses), self.cuts)
+        return Block(counts, np.stack(rejected), np.stack(losses), self.cuts)
 
     def view(self, block: Block, k: int) -> View:
         """What is known in one replicate."""
