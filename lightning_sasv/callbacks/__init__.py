@@ -1,7 +1,7 @@
 """Lightning callbacks: fitting fusion systems on dev scores, writing results."""
 
 from lightning_sasv.callbacks.fit_fusion import FitFusion
-from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast, checkpoint_in_use
+from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast, StopEarly, checkpoint_in_use
 from lightning_sasv.callbacks.leave_signals import LeaveSignals
 from lightning_sasv.callbacks.log_figures import LogFigures
 from lightning_sasv.callbacks.write_results import WriteResults
@@ -12,6 +12,7 @@ __all__ = [
     "LeaveSignals",
     "LogFigures",
     "SaveLast",
+    "StopEarly",
     "WriteResults",
     "checkpoint_in_use",
 ]

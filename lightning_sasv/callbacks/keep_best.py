@@ -1,4 +1,4 @@
-"""Keeping the best epoch of each seed, and the last one to go on from."""
+"""Keeping the best epoch of each seed, and the last one; ending where none is better."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
@@ -145,3 +145,24 @@ class SaveLast(ModelCheckpoint):
         """Save where the training stops within an epoch."""
         if trainer.should_stop and not trainer.is_last_batch:
             self.on_train_epoch_end(trainer, pl_module)
+
+
+class StopEarly(EarlyStopping):
+    """Ends a training whose epochs have stopped to improve, by what the best one is chosen by.
+
+    Args:
+        monitor: What is to fall; by default ``model.monitor``, and without one what fits the
+            objective.
+        patience: Validations without a lower value after which it ends.
+        min_delta: What does not count as lower.
+    """
+
+    def __init__(
+        self, monitor: str | None = None, patience: int = 3, min_delta: float = 0.0
+    ) -> None:
+        super().__init__(monitor or "", min_delta, patience)
+
+    def setup(self, trainer: Trainer, pl_module: SASVModule, stage: str) -> None:  # type: ignore[override]
+        """Take what the module says."""
+        self.monitor = self.monitor or pl_module.monitor
+        super().setup(trainer, pl_module, stage)

@@ -13,11 +13,13 @@ from pytorch_lightning import Callback, LightningDataModule, Trainer
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
-from lightning_sasv.callbacks.keep_best import checkpoint_in_use
+from lightning_sasv.callbacks.keep_best import KeepBest, checkpoint_in_use
 from lightning_sasv.callbacks.run_folder import folder_of_run, is_dry_run, take_folder
+from lightning_sasv.console import print_notes
 from lightning_sasv.data.corpus import TrialSet
 from lightning_sasv.data.more_scores import trials_table
 from lightning_sasv.decisions.costs import as_cost_model
+from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory
 from lightning_sasv.fusion import KNOWN
 from lightning_sasv.fusion.doubts import reason_of
@@ -219,7 +221,44 @@ def written_folder(trainer: Trainer) -> Path | None:
     return next((c.folder_of(trainer) for c in callbacks if isinstance(c, WriteResults)), None)
 
 
+def check_results(trainer: Trainer, stage: str) -> None:
+    """Refuse before any work what would leave a command without results, or a training without dev.
+
+    Args:
+        trainer: The Trainer.
+        stage: ``fit`` (with :func:`finish`), ``validate``, ``test`` or ``predict``.
+
+    Raises:
+        InputError: Nothing would be scored or trained, or no epoch validated.
+    """
+    limit = f"limit_{stage.replace('validate', 'val')}_batches"
+    if stage != "fit" and getattr(trainer, limit) == 0:
+        raise InputError(f"trainer.{limit} 0: nothing would be scored; leave it out")
+    if stage != "fit":
+        return
+    for name in ("max_epochs", "max_steps", "limit_train_batches"):
+        if getattr(trainer, name) == 0:
+            raise InputError(
+                f"trainer.{name} 0: nothing would be trained, and the results be those of a random "
+                "head; leave it out"
+            )
+    if trainer.limit_val_batches == 0:
+        raise InputError(
+            "trainer.limit_val_batches 0: systems are fitted and the best epoch is chosen on dev; "
+            "leave it out, or add --evaluate false to train alone"
+        )
+    every, epochs = trainer.check_val_every_n_epoch or 1, trainer.max_epochs or -1
+    if 0 < epochs < every:
+        raise InputError(
+            f"trainer.check_val_every_n_epoch {every}: none of {epochs} epochs would be validated, "
+            "and the best is one that is; make it smaller"
+        )
+
+
 def finish(trainer: Trainer, module: SASVModule, data: LightningDataModule) -> None:
     """The end of every training: score dev and eval with the best epoch, and write the results."""
+    kept = [one.head for one in trainer.callbacks if isinstance(one, KeepBest)]  # type: ignore[attr-defined]
+    if kept and not any(kept) and trainer.is_global_zero:
+        print_notes(["no epoch was validated: results are of the last; there is no best.ckpt"])
     for stage in (trainer.validate, trainer.test):
         stage(module, datamodule=data, verbose=False)

@@ -181,7 +181,7 @@ Factory = Callable[..., Any]
 _OWN = (
     ("models", ("SASVModule",)),
     ("data.datamodule", ("SASVDataModule",)),
-    ("callbacks", ("FitFusion", "KeepBest", "LogFigures", "SaveLast", "WriteResults")),
+    ("callbacks", ("FitFusion", "KeepBest", "LogFigures", "SaveLast", "StopEarly", "WriteResults")),
     ("checkpoints", ("AtomicCheckpointIO",)),
     ("loggers", ("wandb_logger",)),
 )

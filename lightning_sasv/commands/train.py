@@ -23,7 +23,7 @@ from lightning_sasv.callbacks import FitFusion, LeaveSignals, WriteResults
 from lightning_sasv.callbacks.leave_signals import end_ranks
 from lightning_sasv.callbacks.run_folder import is_dry_run
 from lightning_sasv.callbacks.standard import settle
-from lightning_sasv.callbacks.write_results import finish, written_folder
+from lightning_sasv.callbacks.write_results import check_results, finish, written_folder
 from lightning_sasv.checkpoints import is_remote, need_trust
 from lightning_sasv.commands.arguments import CommandHelp, OneLineErrors, check_overwrite
 from lightning_sasv.commands.configs import check_command, check_readable, make
@@ -234,6 +234,8 @@ class SASVCLI(LightningCLI):
     def after_instantiate_classes(self) -> None:
         """Check the corpus before the Trainer makes a folder for the run."""
         config = self.config[self.subcommand]
+        if (self.subcommand != "fit" or config.evaluate) and not is_dry_run(self.trainer):
+            check_results(self.trainer, str(self.subcommand))
         read_as_data(self.trainer, config.ckpt_path)
         if self.origin is not None:
             self._use(self.origin)

@@ -80,15 +80,17 @@ class Recipe:
     def joint(self, system: str) -> dict[str, Any]:
         """Settings of the network of a joint system: its own, but for what is set otherwise.
 
-        Class weights are taken over if they are three.
+        Class weights are taken over if they are three; of objectives ``a_dcf``, by a network of one
+        score, for the others are the recipe's own or of another head.
         """
         from lightning_sasv.models import SASVModule
         from lightning_sasv.models.heads import RECIPES
 
         usual, recipe = settings_of(SASVModule), RECIPES[system]
         told = {name: one for name, one in self.model.items() if one != usual[name].default}
-        for name in {"head", "objective"} & told.keys():
-            del told[name]
+        told.pop("head", None)
+        if (told.get("objective"), recipe["objective"]) != ("a_dcf", "fused"):
+            told.pop("objective", None)
         if len(told.get("class_weights", ())) == 2:
             del told["class_weights"]
         return {**self.model, **recipe, **told}
@@ -119,7 +121,7 @@ class Recipe:
 
         if system in RECIPES:
             return system
-        own = self.model.get("objective", "auto") in ("auto", "fused")
+        own = self.model.get("objective", "auto") in ("auto", "fused", "a_dcf")
         return system if own and rule_of(system) is not None else SHARED
 
     def networks(self, systems: Sequence[str]) -> list[str]:

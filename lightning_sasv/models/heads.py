@@ -140,11 +140,37 @@ def make_head(settings: Mapping[str, Any], seeds: Sequence[int]) -> Head:
         return CMHead(cm_dim, *shape, seeds, settings["dropout"])
     asv_dim = ASV_DIM if settings["asv_dim"] is None else settings["asv_dim"]
     logits = 3 if settings["objective"] == "three_class" else 2
-    head = make(
-        cm_dim=cm_dim, asv_dim=asv_dim, hidden_dims=shape[0], negative_slope=shape[1],
-        dropout=settings["dropout"], logits=logits, seeds=seeds,
-    )  # fmt: skip
-    head.reset_parameters()
+    asked = {
+        "cm_dim": cm_dim, "asv_dim": asv_dim, "hidden_dims": shape[0], "negative_slope": shape[1],
+        "dropout": settings["dropout"], "logits": logits, "seeds": seeds,
+    }  # fmt: skip
+    return make(**asked) if make in (ConcatHead, FilmHead) else _made_by_others(make, asked)
+
+
+def _made_by_others(make: Callable[..., Head], asked: dict[str, Any]) -> Head:
+    """A head that is not ours, tried on two trials; what it does wrong is said in a line."""
+    name = getattr(getattr(make, "func", make), "__qualname__", "the head")
+    copies, wanted = len(asked["seeds"]), asked["logits"]
+    try:
+        head = make(**asked)
+        head.reset_parameters()
+        with torch.no_grad():
+            found = head.eval().of_trials(torch.zeros(2, 2 * head.asv_dim + head.cm_dim))
+        head.train()
+    except Exception as error:  # whatever the code of others raises
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"model.head: {name} cannot be used: {said}") from error
+    for key, value in head.state_dict().items():
+        if value.shape[:1] != (copies,):
+            raise InputError(
+                f"model.head: {key} of {name} has the shape {tuple(value.shape)}; every tensor of "
+                f"a head begins with the axis of its copies, {copies} here, as `layer` makes them"
+            )
+    if found.shape != (copies, 2, wanted):
+        raise InputError(
+            f"model.head: {name} gives {tuple(found.shape)} for two trials, not "
+            f"{(copies, 2, wanted)}: copies, trials, logits"
+        )
     return head
 
 
@@ -179,7 +205,7 @@ def fitting_systems(
     Raises:
         InputError: None is left, or one needs another head.
     """
-    named = name_of(find_head(head)[0])
+    named, given = name_of(find_head(head)[0]), objective
     if named == "cm":
         if other := [name for name in systems if name in RECIPES]:
             wanted = RECIPES[other[0]]["head"]
@@ -197,11 +223,13 @@ def fitting_systems(
     kept = [name for name in systems if kinds[name] == wanted]
     left = [name for name in systems if name not in kept]
     if systems and not kept:
-        known = [name for name in RECIPES if RECIPES[name]["head"] == named]
+        known = [name for name in RECIPES if RECIPES[name]["head"] == named] or [*RECIPES]
+        if given != "auto":
+            known = [name for name in known if (RECIPES[name]["objective"] == wanted)]
         raise InputError(
             f"model.systems: {', '.join(left)} cannot use the scores of the head {named} with the "
-            f"objective {objective}; its systems are {', '.join(known or RECIPES)}: "
-            f"--model.systems [{(known or [*RECIPES])[-1]}]"
+            f"objective {objective}; its systems are {', '.join(known)}: "
+            f"--model.systems [{known[-1]}]"
         )
     said = f"left out: {', '.join(left)}; the head {named} (objective {objective}) gives scores "
     return objective, kept, [f"{said}of its own, for {', '.join(kept)}"] if left else []

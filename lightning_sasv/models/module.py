@@ -298,6 +298,11 @@ class SASVModule(Trained):
         """A name for each copy of the head."""
         return [f"seed{seed}" for seed in self.seeds]
 
+    @property
+    def monitor(self) -> str:
+        """What the best epoch is chosen by: as it was set, or what fits the objective."""
+        return str(self.hparams["monitor"] or self.parts[0].monitor)
+
     def _dev_values(self, copy: int, scored: ScoredTrials) -> tuple[float, float, float, float]:
         """Loss, CM EER of targets against spoofs, and of all bona fide trials against spoofs.
 
@@ -310,9 +315,9 @@ class SASVModule(Trained):
         counts = torch.stack([(label == code).sum() for code in sorted(TrialClass)])
         batch = objective.batch(label, counts, None if self.joint else asv, cm.dtype)
         raw = cm if scored.raw is None else scored.raw[copy]
-        loss = float(objective.losses(raw, batch).sum())
+        loss = float(objective.of_copy(copy % self._each).losses(raw, batch).sum())
         rate = eer(cm[target], cm[spoof]).value
-        monitor = self.hparams["monitor"] or objective.monitor
+        monitor = self.monitor
         best = rate if monitor == "val/cm_eer" else self._sasv_value(copy, scored, monitor)
         return loss, rate, eer(cm[~spoof], cm[spoof]).value, best
 

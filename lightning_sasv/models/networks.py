@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from lightning_sasv.models.module import SASVModule
-from lightning_sasv.models.objectives import FusedObjective, rule_of
+from lightning_sasv.models.objectives import make_objective, rule_of
 
 
 class Networks(SASVModule):
@@ -19,17 +19,18 @@ class Networks(SASVModule):
     Args:
         networks: Names of systems with a network of their own.
         seeds: Training seeds.
-        **settings: As for ``SASVModule``.
+        **settings: As for ``SASVModule``; the objective is ``a_dcf`` or ``fused``.
     """
 
     def __init__(self, networks: Sequence[str], seeds: Sequence[int], **settings: Any) -> None:
-        settings |= {"objective": "fused", "systems": (), "seeds": tuple(seeds) * len(networks)}
+        named = "a_dcf" if settings.get("objective") == "a_dcf" else "fused"
+        settings |= {"objective": named, "systems": (), "seeds": tuple(seeds) * len(networks)}
         super().__init__(**settings)
         self.networks = tuple(networks)
         self._note("seeds", self.seeds)  # one for each copy, as those of the data
-        weights = settings.get("class_weights")
+        shared = settings.get("class_weights"), self.costs, len(seeds)
         self.objectives = nn.ModuleList(
-            FusedObjective(weights, rule_of(name)) for name in self.networks
+            make_objective(named, rule_of(name), *shared) for name in self.networks
         )
 
     @property

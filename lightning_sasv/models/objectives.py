@@ -117,6 +117,10 @@ class Objective(nn.Module):
         """Scores of a joint head in the places of an ASV and a CM score, (…, 2): one is both."""
         return torch.stack([scores, scores], -1)
 
+    def of_copy(self, copy: int) -> Objective:
+        """The objective of one of its stacked heads, for scores that lie on the CPU."""
+        return self
+
     def derivative(self, scores: Tensor, batch: Batch) -> list[Tensor]:
         """Derivative of the loss to the scores, and to each parameter of the objective."""
         with torch.enable_grad():
@@ -292,6 +296,12 @@ class DCFObjective(FusedObjective):
         return (super().losses(scores, batch) + soft) / 2
 
     derivative = Objective.derivative
+
+    def of_copy(self, copy: int) -> DCFObjective:
+        """See the base class: with its threshold alone."""
+        own = DCFObjective(self.weights, self.rule, self.costs)
+        own.tau = nn.Parameter(self.tau.detach()[copy : copy + 1].cpu(), requires_grad=False)
+        return own
 
 
 class ThreeClassObjective(Objective):

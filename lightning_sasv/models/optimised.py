@@ -159,7 +159,7 @@ class Optimised(Checkpointed):
         norms = torch.stack([one.flatten(1).norm(dim=1) for one in found]).norm(dim=0)
         scale = (self._clip / (norms + 1e-6)).clamp(max=1)
         for one in found:
-            one.mul_(scale.view(-1, 1, 1))
+            one.mul_(scale.view(-1, *(1 for _ in one.shape[1:])))
 
     def count_steps(self, steps: int) -> None:
         """Tell the Trainer of the steps that it has not seen; logs and checkpoints go by them."""

@@ -59,7 +59,7 @@ class Head(nn.Module):
         self.cm_dim, self.asv_dim, self.hidden_dims = cm_dim, asv_dim, tuple(hidden_dims)
         self.negative_slope, self.dropout, self.logits = negative_slope, dropout, logits
         self.seeds = tuple(seeds)
-        self._zero: set[str] = set()
+        self._made: dict[str, bool] = {}  # parameters of our layers, and whether they start at zero
         self._drawn: tuple[list[torch.Generator], int, slice] | None = None
 
     def layer(
@@ -78,19 +78,23 @@ class Head(nn.Module):
         for full, shape in list(shapes.items())[: 1 + bias]:
             parameter = nn.Parameter(torch.empty(len(self.seeds), *shape))
             self.register_parameter(full, parameter)
-            self._zero |= {full} if zero else set()
+            self._made[full] = zero
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw weights and biases from U(−1/√fan_in, 1/√fan_in), as ``nn.Linear`` does."""
+        """Draw weights and biases from U(−1/√fan_in, 1/√fan_in), as ``nn.Linear`` does.
+
+        Those that a head did not make by :meth:`layer` stay as they are.
+        """
         for copy, seed in enumerate(self.seeds):
             generator = torch.Generator().manual_seed(seed)
-            for name, parameter in self.named_parameters():
+            for name, zero in self._made.items():
+                parameter = self.get_parameter(name)
                 if parameter.is_meta:  # of which only the shape is wanted
                     continue
                 if name.startswith("weight"):
                     bound = parameter.shape[1] ** -0.5
-                if name in self._zero:
+                if zero:
                     parameter[copy].zero_()
                 else:
                     parameter[copy].uniform_(-bound, bound, generator=generator)

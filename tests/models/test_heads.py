@@ -51,6 +51,65 @@ class Own(Head):
         return self.linear("cm", torch.cat([self.times * cosine, cm], -1))
 
 
+class Plain(Own):
+    """Layers of torch, which know nothing of copies."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.net = nn.Linear(self.cm_dim, 7)
+
+
+class Biased(Own):
+    """A parameter of its own, as it starts."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.level = nn.Parameter(torch.full((len(self.seeds), 1), 0.25))
+
+    def forward(self, enrolment: Tensor, probe: Tensor, cm: Tensor) -> Tensor:
+        return super().forward(enrolment, probe, cm) + self.level.unsqueeze(-1)
+
+
+class Short(Own):
+    """Too few logits."""
+
+    def forward(self, enrolment: Tensor, probe: Tensor, cm: Tensor) -> Tensor:
+        return super().forward(enrolment, probe, cm)[..., 1:]
+
+
+class Broken(Own):
+    """Takes embeddings of another size."""
+
+    def forward(self, enrolment: Tensor, probe: Tensor, cm: Tensor) -> Tensor:
+        return self.linear("cm", cm)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Plain, r"net.weight of Plain has the shape \(7, 160\).*axis of its copies, 2 here"),
+        (Short, r"Short gives \(2, 2, 1\) for two trials, not \(2, 2, 2\)"),
+        (Broken, "Broken cannot be used: RuntimeError"),
+    ],
+)
+def test_what_a_head_of_ones_own_does_wrong_is_a_line(kind: type, words: str) -> None:
+    name = f"{__name__}.{kind.__name__}"
+    with using(Program(trust_config=True)), pytest.raises(InputError, match=words):
+        SASVModule(head=name, systems=("F2",), seeds=(1, 2))
+
+
+def test_parameters_of_ones_own_start_as_they_are_and_are_clipped(
+    twin: Corpus, tmp_path: Path
+) -> None:
+    with using(Program(trust_config=True)):
+        module = SASVModule(head=f"{__name__}.Biased", systems=("F2",), seeds=(1, 2))
+        level = module.head.get_parameter("level")
+        assert level.tolist() == [[0.25], [0.25]]
+        trainer = quiet_trainer(tmp_path, epochs=1, best=False, gradient_clip_val=0.01)
+        trainer.fit(module, shared_data(twin, seeds=(1, 2)))
+    assert level.tolist() != [[0.25], [0.25]]
+
+
 def test_concat_is_baseline2() -> None:
     head = ConcatHead(160, 192, (256, 128, 64), seeds=(3, 4)).double()
     assert sum(one.numel() for one in head.parameters()) == 2 * 180_800
@@ -222,6 +281,10 @@ def test_pair_systems_are_left_out_and_at_least_one_is_left() -> None:
             {"head": "film", "systems": ("B1", "E2")},
             r"its systems are F2, F3: --model.systems \[F3\]",
         ),
+        (
+            {"head": "film", "systems": ("F3",), "objective": "fused"},
+            r"its systems are F2: --model.systems \[F2\]",
+        ),
         ({"systems": ("B1", "E2")}, "add --model.head concat"),
         ({"objective": "three_class"}, "three_class needs three logits"),
         ({"head": "concat", "systems": ("E2",), "objective": "cm"}, "cm is for the head cm"),
@@ -256,6 +319,11 @@ def test_a_table_takes_the_recipe_but_for_what_is_set_otherwise() -> None:
     assert (found["lr"], found["dropout"], found["head"]) == (1e-3, 0.1, "concat")
     assert found["class_weights"] == RECIPES["E2"]["class_weights"], "two say nothing of targets"
     assert Recipe(usual | {"class_weights": (2, 3, 4)}).joint("F3")["class_weights"] == (2, 3, 4)
+    found = Recipe(usual | {"objective": "a_dcf"})
+    assert [found.joint(name)["objective"] for name in RECIPES] == [
+        "a_dcf", "three_class", "a_dcf", "three_class"
+    ]  # fmt: skip
+    assert found.networks(["L3", "Post", "F2", "B1v2"]) == ["cm", "Post", "F2", "B1v2"]
     assert Recipe.together(["cm", "Post", "F3", "B1v2", "E2"]) == [
         ["cm"], ["Post", "B1v2"], ["F3"], ["E2"]
     ]  # fmt: skip

@@ -193,9 +193,10 @@ def test_stacked_seeds_are_separate_runs(twin: Corpus, tmp_path: Path, name: str
             torch.testing.assert_close(mine[copy : copy + 1], own, rtol=0, atol=1e-9)
 
 
-def test_stacked_networks_are_separate_runs(twin: Corpus, tmp_path: Path) -> None:
-    """As a table trains them: systems × seeds, each as by itself."""
-    settings = {"hidden_dims": (16,), "lr": 1e-3, "monitor": "val/a_dcf"}
+@pytest.mark.parametrize("objective", ["fused", "a_dcf"])
+def test_stacked_networks_are_separate_runs(twin: Corpus, tmp_path: Path, objective: str) -> None:
+    """As a table trains them: systems × seeds, each as by itself, and the dev losses logged."""
+    settings = {"hidden_dims": (16,), "lr": 1e-3, "monitor": "val/a_dcf", "objective": objective}
     networks = Networks(("Post", "B1v2"), (11, 12), **settings)
     data = shared_data(twin, seeds=networks.seeds)
     trainer = quiet_trainer(tmp_path / "all", epochs=1, best=False, precision="64-true")
@@ -203,8 +204,11 @@ def test_stacked_networks_are_separate_runs(twin: Corpus, tmp_path: Path) -> Non
     for copy, (name, seed) in enumerate((n, s) for n in ("Post", "B1v2") for s in (11, 12)):
         own = settings | {"precision": "64-true", "systems": (name,)}
         alone = fitted(twin, tmp_path / str(copy), 1, seed, **own)
+        logged = trainer.callback_metrics[f"val/loss/{name}/seed{seed}"]
+        loss = alone.trainer.callback_metrics["val/loss"]
+        assert float(logged) == pytest.approx(float(loss), rel=1e-6)
         mine = networks.alone(copy, (name,))
-        for one, other in zip(mine.parameters(), alone.parameters(), strict=True):
+        for one, other in zip(mine.head.parameters(), alone.head.parameters(), strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
         assert networks.dev_rates[copy] == pytest.approx(alone.dev_rates[0], abs=1e-9)
         for setting in ("objective", "class_weights", "monitor"):
