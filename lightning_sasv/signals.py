@@ -33,6 +33,12 @@ PATIENCE = 6.0
 AGAIN = 0.05
 """Seconds until a signal is repeated whose exception could not be raised where it came."""
 
+IMPORTING = 2.0
+"""Seconds that an import may go on after a signal, which is heard when it has ended."""
+
+_REPEAT = 255
+"""To the thread that stands by: send the signal again."""
+
 SAME = 0.5
 """A second signal within so many seconds is the first one: sent to a process and to its group."""
 
@@ -103,7 +109,7 @@ class _Listener:
         self.own: list[signal.Signals] = []
         self.first: int | None = None
         self.raised = self.over = self.said = False
-        self.held = 0
+        self.held = self.repeated = 0
         self.since: float | None = None
         self.advice = ADVICE
         self.patience: dict[int, float] = {}
@@ -120,13 +126,21 @@ class _Listener:
             signal.signal(one, self.hear)
 
     def hear(self, number: int, frame: FrameType | None = None) -> None:
-        """Stop what the main thread does, once; amid an import, which may be one of C++, end."""
+        """Stop what the main thread does, once; amid an import, which may be one of C++, later."""
         self.first = self.first or number
-        if self.to_the_end and not self.held and importing(frame):
+        if self.raised or self.held:
+            return
+        if self.to_the_end and importing(frame):
+            self.repeat()
+            return
+        self.raised = True
+        raise Stopped(self.first)
+
+    def repeat(self) -> None:
+        """Have the signal sent again a moment later, by the other thread."""
+        if self.since is not None and time.monotonic() - self.since > IMPORTING:
             self.end_now()
-        if not (self.raised or self.held):
-            self.raised = True
-            raise Stopped(self.first)
+        os.write(self.write, bytes([_REPEAT]))
 
     def could_not_raise(self, what: sys.UnraisableHookArgs) -> None:
         """A finaliser or a callback of a library met the signal: Python drops what they raise."""
@@ -134,8 +148,7 @@ class _Listener:
             sys.__unraisablehook__(what)
         elif self.raised and not self.over:
             self.raised = False
-            again = (os.getpid(), what.exc_value.number)
-            threading.Timer(AGAIN, os.kill, again).start()
+            self.repeat()
 
     def stand_by(self) -> None:
         """The thread: signals reach it through a pipe, whatever the main thread is busy with."""
@@ -145,6 +158,10 @@ class _Listener:
             for number in os.read(self.read, 64):
                 if number == 0:
                     return
+                if number == _REPEAT:
+                    time.sleep(AGAIN)
+                    self.repeated += 1  # so that it is not taken for a second one
+                    os.kill(os.getpid(), self.first or signal.SIGTERM)
                 if number in self.own:
                     self._note(number)
 
@@ -157,6 +174,9 @@ class _Listener:
 
     def _note(self, number: int) -> None:
         self.first = self.first or number
+        if self.repeated:
+            self.repeated -= 1
+            return
         if self.over or (self.since is not None and time.monotonic() - self.since > SAME):
             self.end_now()
         if self.since is None:

@@ -82,7 +82,7 @@ def _minutes(options: Mapping[str, Any], limits: Sequence[int | None], names: Se
     asked = None if said is None else slurm.minutes(said)
     if said is None:
         if most is not None and most < MINUTES:
-            print_notes([f"time limit of a job: {most} minutes, as partition {names[0]} has it"])
+            print_notes([f"time limit of a job: {most} min, as partition {names[0]} has it"])
         return MINUTES if most is None else max(1, min(most, MINUTES))
     allowed = given(options, "qos") is not None  # which may go beyond that of the partition
     if asked is not None and most is not None and asked > most and not allowed:

@@ -127,8 +127,8 @@ def largest_memory(names: Sequence[str]) -> float | None:
 
     Nothing where SLURM does not tell, or was not told.
     """
-    words = ["sinfo", "--all", "--noheader", "--format=%m"]
-    shown = _answer(*words, *([f"--partition={','.join(names)}"] if names else []))
+    which = f"--partition={','.join(names)}" if names else "--all"  # both at once are refused
+    shown = _answer("sinfo", "--noheader", "--format=%m", which)
     sizes = [int(size) for size in re.findall(r"^(\d+)\+?\s*$", shown, re.M)]
     return max(sizes) / 1024 if sizes and max(sizes) > 1 else None
 

@@ -42,6 +42,11 @@ PartitionName=free Default=NO MaxTime=UNLIMITED State=UP"""
 ASKED = "asked"
 
 
+def sinfo(memory: int) -> str:
+    """It says what nodes have; as the real one it takes but one of two options."""
+    return f'case "$*" in *--all*--partition*|*--partition*--all*) exit 1;; esac; echo {memory}'
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """Replace programs of SLURM by scripts; each notes in a file what it was asked."""
@@ -57,7 +62,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
     put(
         srun="exit 1",
-        sinfo="echo 64000",
+        sinfo=sinfo(64000),
         scontrol=f"cat <<'END'\n{PARTITIONS}\nEND",
         squeue="echo 7 FAILED 0 None",
         scancel="",
@@ -126,14 +131,14 @@ def test_memory_is_asked_for_where_nodes_have_some(cluster: Cluster) -> None:
     assert resources.memory({})["mem_gb"] >= 2
     for said in ({"mem_gb": 1}, {"slurm_mem_per_cpu": "1G"}):
         assert resources.memory(said) == {}
-    cluster(sinfo="echo 1")  # SLURM was not told
+    cluster(sinfo=sinfo(1))  # SLURM was not told
     assert resources.memory({}) == {}
 
 
 def test_no_more_memory_is_asked_for_than_a_node_of_the_partition_has(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster(sinfo="echo 1500")
+    cluster(sinfo=sinfo(1500))
     assert resources.memory({}) == {"mem_gb": 1500 / 1024}
     assert asked(tmp_path, "sinfo")[-1].endswith("--partition=main")
     assert resources.memory({"slurm_partition": "long,free"})

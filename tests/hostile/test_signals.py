@@ -68,12 +68,12 @@ def asks_somebody():
         raise KeyboardInterrupt("what was written is with somebody else")
 def does_not_come_back():
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2_000_000_000)
-def imports():
+def imports(seconds=60):
     sys.modules.pop("colorsys", None)
     class Slow(importlib.abc.Loader):
         def exec_module(self, module):
             try:
-                time.sleep(60)
+                time.sleep(seconds)
             except BaseException:  # an extension in C++ would call std::terminate
                 os.abort()
     class Finder(importlib.abc.MetaPathFinder):
@@ -81,6 +81,12 @@ def imports():
             return importlib.util.spec_from_loader(name, Slow()) if name == "colorsys" else None
     sys.meta_path.insert(0, Finder())
     import colorsys
+def imports_a_moment():
+    try:
+        imports(1.5)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("it was left in order")
 def finalises():
     class Finalised:
         def __del__(self):
@@ -160,6 +166,12 @@ def test_a_command_that_asked_for_time_has_it() -> None:
     with working("asks_somebody") as process:
         process.send_signal(signal.SIGTERM)
         assert "with somebody else" in ended(process, signal.SIGTERM)
+
+
+def test_amid_an_import_it_is_heard_when_that_has_ended() -> None:
+    with working("imports_a_moment") as process:
+        process.send_signal(signal.SIGUSR1)
+        assert "it was left in order" in ended(process, signal.SIGUSR1)
 
 
 def test_a_second_signal_ends_at_once() -> None:
