@@ -240,17 +240,59 @@ def read_arrays(path: str | Path, header: str = "") -> tuple[dict[str, Any], dic
         ValueError: It is damaged, or of types that numpy lacks.
         OSError: It cannot be read.
     """
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path, framework="numpy") as file:
-            about = parse_json((file.metadata() or {}).get(header, "{}"), path)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, AttributeError, TypeError) as error:
-        raise ValueError(" ".join(str(error).split())[:200]) from None
+        from safetensors import SafetensorError, safe_open
+    except ImportError:  # where a bundle alone is run
+        metadata, arrays = _plain_arrays(Path(path).read_bytes())
+        about = parse_json(metadata.get(header, "{}"), path)
+    else:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                about = parse_json((file.metadata() or {}).get(header, "{}"), path)
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, AttributeError, TypeError) as error:
+            raise ValueError(" ".join(str(error).split())[:200]) from None
     if not isinstance(about, dict):
         raise ValueError("its head is no object")
     return about, arrays
+
+
+_DTYPES = {
+    **{f"{kind}{bits}": f"<{kind.lower()}{bits // 8}" for kind in "IU" for bits in (8, 16, 32, 64)},
+    **{f"F{bits}": f"<f{bits // 8}" for bits in (16, 32, 64)},
+    "BOOL": "?",
+}
+"""Types of safetensors that numpy has."""
+
+
+def _plain_arrays(content: bytes) -> tuple[dict[str, str], dict[str, Any]]:
+    """Texts and arrays of a safetensors file, by numpy alone.
+
+    The length of the head in eight bytes, the head as JSON (type, shape, and first and last byte of
+    each array), then the arrays.
+
+    Raises:
+        ValueError: It is damaged, or of types that numpy lacks.
+    """
+    import numpy as np
+
+    size = int.from_bytes(content[:8], "little")
+    if len(content) < 8 + size:
+        raise ValueError("it is shorter than its head says")
+    head = parse_json(content[8 : 8 + size], "its head")
+    try:
+        texts, values, arrays, read = head.pop("__metadata__", {}), content[8 + size :], {}, 0
+        for name, one in head.items():
+            (first, last), kind = one["data_offsets"], np.dtype(_DTYPES[one["dtype"]])
+            part = values[first:last] if 0 <= first <= last else b""
+            arrays[name] = np.frombuffer(part, kind).reshape(one["shape"]).copy()
+            read += arrays[name].nbytes
+        texts = {name: text for name, text in texts.items() if isinstance(text, str)}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"its head makes no sense ({error})") from None
+    if read != len(values):
+        raise ValueError(f"its arrays take {read} bytes, not {len(values)}")
+    return texts, arrays
 
 
 def write_arrays(
@@ -271,8 +313,12 @@ def write_arrays(
         InputError: It cannot be written.
     """
     import numpy as np
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+
+    try:
+        from safetensors import SafetensorError
+        from safetensors.numpy import save_file
+    except ImportError:
+        raise InputError(f"{path} is written with safetensors: pip install safetensors") from None
 
     plain = {name: np.asarray(one, order="C") for name, one in arrays.items()}
     with atomic_path(path, mode) as temporary:

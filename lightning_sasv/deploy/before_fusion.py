@@ -2,18 +2,103 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from lightning_sasv.deploy.head import HEAD, Head
-from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_yaml, sha256
+import numpy as np
 
-FRONT_ENDS = "frontends"
+from lightning_sasv.errors import InputError
+from lightning_sasv.files import read_arrays, read_yaml, sha256, write_arrays
+
+HEAD, FRONT_ENDS = "head.safetensors", "frontends"
 KINDS = ("asv", "cm")
+_SETTINGS = "lightning_sasv"
+
+
+@dataclass(frozen=True)
+class Head:
+    """An MLP with LeakyReLU after each hidden layer, two logits, and no bias at the last.
+
+    Attributes:
+        weights: Matrix (in, out) of each layer.
+        biases: Vector of each hidden layer.
+        negative_slope: Slope of the LeakyReLU.
+    """
+
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+    negative_slope: float
+
+    def __post_init__(self) -> None:
+        shapes = [one.shape for one in self.weights]
+        fits = bool(shapes) and all(len(shape) == 2 for shape in shapes) and shapes[-1][1] == 2
+        fits = fits and all(a[1] == b[0] for a, b in pairwise(shapes))
+        fits = fits and [one.shape for one in self.biases] == [shape[1:] for shape in shapes[:-1]]
+        if not fits or not all(np.isfinite(one).all() for one in (*self.weights, *self.biases)):
+            raise ValueError(f"layers of the shapes {shapes}")
+
+    @property
+    def dim(self) -> int:
+        """Size of the embeddings that it takes."""
+        return int(self.weights[0].shape[0])
+
+    def score(self, embedding: np.ndarray) -> np.ndarray:
+        """CM score logit(bona fide) − logit(spoof) of embeddings (…, dim).
+
+        In float64, so that the order of a sum, which every processor chooses for itself, does not
+        show in a score.
+        """
+        x = np.asarray(embedding, np.float64)
+        for weight, bias in zip(self.weights, self.biases, strict=False):
+            x = x @ weight.astype(np.float64) + bias
+            x = np.where(x > 0, x, self.negative_slope * x)
+        logits = x @ self.weights[-1].astype(np.float64)
+        return np.asarray(logits[..., 1] - logits[..., 0])
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any], negative_slope: float) -> Head | None:
+        """The head in the state of a trained module, as arrays; ``None`` where it is of another."""
+        own = {
+            name.removeprefix("head."): value
+            for name, value in state.items()
+            if name.startswith("head.")
+        }
+        names = sorted(own)
+        layers = [name for name in names if re.fullmatch(r"weight_\d", name)]
+        hidden = [f"bias_{number}" for number in range(len(layers) - 1)]
+        if names != sorted([*layers, *hidden]) or any(len(one) != 1 for one in own.values()):
+            return None
+        try:
+            weights, biases = ([own[n][0] for n in part] for part in (layers, hidden))
+            return cls((*weights,), (*(one.reshape(-1) for one in biases),), float(negative_slope))
+        except ValueError:
+            return None
+
+    def save(self, path: str | Path) -> Path:
+        """Write it, atomically."""
+        arrays = {f"weight_{k}": one for k, one in enumerate(self.weights)}
+        arrays |= {f"bias_{k}": one for k, one in enumerate(self.biases)}
+        settings = json.dumps({"negative_slope": self.negative_slope})
+        return write_arrays(path, arrays, {_SETTINGS: settings})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Head:
+        """Read one that :meth:`save` wrote."""
+        try:
+            settings, arrays = read_arrays(path, _SETTINGS)
+            state = {f"head.{name}": value[None] for name, value in arrays.items()}
+            head = cls.of_state(state, settings["negative_slope"])
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
+        if head is None:
+            raise InputError(f"{path} holds no CM head; export the bundle again")
+        return head
 
 
 @dataclass(frozen=True)
@@ -110,16 +195,32 @@ def whole_way(
     return WholeWay(head, origin, described, networks if with_front_ends else {})
 
 
+def identity(about: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What determines the embeddings of a front end, however it is run and its files are called."""
+    weights = about.get("weights_sha256")
+    sums = sorted(map(str, weights.values())) if isinstance(weights, Mapping) else []
+    return about.get("class_path"), about.get("samples"), sums
+
+
 def check_same_network(
     found: Mapping[str, Any], recorded: Mapping[str, Any] | None, kind: str
 ) -> None:
     """Refuse a network, or weights, other than what was recorded."""
-    for name in ("class_path", "weights_sha256", "samples"):
-        if recorded is not None and found[name] != recorded.get(name):
-            raise InputError(
-                f"--{kind}: {_said(found)} is not what was recorded, {_said(recorded)}; scores of "
-                "another network, or of other weights, mean nothing to this bundle"
-            )
+    if recorded is not None and identity(found) != identity(recorded):
+        raise InputError(
+            f"--{kind}: {_said(found)} is not what was recorded, {_said(recorded)}; scores of "
+            "another network, or of other weights, mean nothing to this bundle"
+        )
+
+
+def check_same_weights(given: Any, recorded: Mapping[str, Any], kind: str) -> None:
+    """Refuse what is no copy of the weights of a bundle's own graph, which needs none."""
+    if isinstance(given, Mapping):
+        raise InputError(f"--{kind}: the bundle runs graphs of its own networks; leave this out")
+    names, path = recorded.get("weights_sha256") or {}, Path(str(given))
+    files = [path / name for name in names] if path.is_dir() else [path]
+    sums = {one.name: sha256(one) for one in files}
+    check_same_network({**recorded, "weights_sha256": sums}, recorded, kind)
 
 
 def _said(about: Mapping[str, Any]) -> str:

@@ -22,10 +22,9 @@ from lightning_sasv.deploy.decision import (
     read_rule,
     unreachable,
 )
-from lightning_sasv.deploy.dev_scores import DEV, Reference
+from lightning_sasv.deploy.dev import DEV, Reference, choose_level, read_measured
+from lightning_sasv.deploy.dev import describe as describe_unsure
 from lightning_sasv.deploy.scorer import Scorer
-from lightning_sasv.deploy.unsure import choose_level, read_measured
-from lightning_sasv.deploy.unsure import describe as describe_unsure
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import (
     atomic_folder,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -11,7 +12,7 @@ import numpy as np
 from lightning_sasv.checks import Floats, as_finite
 from lightning_sasv.decisions import CostModel
 from lightning_sasv.deploy.bundle import load
-from lightning_sasv.deploy.dev_scores import Reference, numbered
+from lightning_sasv.deploy.dev import Reference, numbered
 from lightning_sasv.deploy.drift_verdict import Drift, Estimate, Shift, judge
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError
@@ -146,14 +147,18 @@ def _at_priors(costs: CostModel, priors: Floats) -> CostModel:
 def outside(
     scorer: Scorer, reference: Reference, new: Floats, level: float = LEVEL
 ) -> np.ndarray | None:
-    """Which trials are outside what dev measured; ``None`` where a class of dev is too small.
+    """Which trials are outside what dev measured; ``None`` where dev cannot say.
 
-    All its conformal p-values are at most ``level`` there, see :class:`Measured`.
+    All its conformal p-values are at most ``level`` there, see :class:`Measured`. Too small a class
+    of dev cannot say it, nor one whose scores are all alike.
     """
     columns = scorer.system.columns.without_quality()
-    judged = columns.scores
-    found = scorer.measured or measured_by(reference.scores[:judged], reference.label, columns)
-    return None if found.least_level > level else found.outside(new[:judged], level)
+    judged, found = columns.scores, scorer.measured
+    with suppress(InputError):
+        found = found or measured_by(reference.scores[:judged], reference.label, columns)
+    if found is None or found.least_level > level:
+        return None
+    return found.outside(new[:judged], level)
 
 
 def _replicates(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lightning_sasv.deploy.head import Head
+from lightning_sasv.deploy.before_fusion import Head
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.fusion.system import FusionSystem

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lightning_sasv.deploy.before_fusion import FRONT_ENDS, KINDS, check_same_network
+from lightning_sasv.deploy.before_fusion import (
+    FRONT_ENDS,
+    HEAD,
+    KINDS,
+    Head,
+    check_same_network,
+    check_same_weights,
+)
 from lightning_sasv.deploy.bundle import load
-from lightning_sasv.deploy.head import HEAD, Head
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
@@ -66,6 +72,11 @@ class Verified:
     seconds: Mapping[str, float]
     notes: tuple[str, ...]
     outside: bool | None = None
+
+    def after(self, notes: Sequence[str], seconds: Mapping[str, float]) -> Verified:
+        """The same with what was said and the time that was spent before, at the enrolment."""
+        spent = {n: s + seconds.get(n, 0.0) for n, s in self.seconds.items()}
+        return replace(self, notes=(*notes, *self.notes), seconds=spent)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -138,11 +149,13 @@ class Verifier:
         if "head" not in about or not self.scorer.system.columns.is_pair:
             raise InputError(f"bundle {bundle} takes scores, not audio: {_why_scores(self.scorer)}")
         self._head = Head.load(folder / HEAD)
-        graphs = [(self.front_ends.get(k) or {}).get("runtime") == "onnx" for k in KINDS]
-        if all(graphs):
+        given = {"cm": cm, "asv": asv}
+        if holds_graphs(self.front_ends):
+            for kind in (kind for kind, one in given.items() if one is not None):
+                check_same_weights(given[kind], self.front_ends[kind], kind)
             self._networks = _graphs(folder / FRONT_ENDS, self.front_ends, threads)
         else:
-            self._networks = _modules({"cm": cm, "asv": asv}, self.front_ends, bundle)
+            self._networks = _modules(given, self.front_ends, bundle)
         if self._networks["cm"].dim != self._head.dim:
             raise InputError(f"bundle {bundle}: the CM head does not fit its front end")
 
@@ -228,13 +241,16 @@ class Verifier:
             models: Kept models of speakers.
             called: What the recordings are called in messages, the probe last.
         """
-        notes: list[str] = []
-        if enrol:
-            model, notes, _ = self.enrol(enrol, called and called[:-1])
-        else:
+        if not enrol:
             model = models.read(str(name), self.front_ends["asv"])
-        found = self.verify(model, probe, called[-1] if called else None)
-        return replace(found, notes=(*notes, *found.notes))
+            return self.verify(model, probe, called[-1] if called else None)
+        model, notes, seconds = self.enrol(enrol, called and called[:-1])
+        return self.verify(model, probe, called[-1] if called else None).after(notes, seconds)
+
+
+def holds_graphs(front_ends: Mapping[str, Any]) -> bool:
+    """Whether a bundle that describes its front ends so holds graphs of both."""
+    return all((front_ends.get(kind) or {}).get("runtime") == "onnx" for kind in KINDS)
 
 
 def _why_scores(scorer: Scorer) -> str:

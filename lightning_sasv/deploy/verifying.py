@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from lightning_sasv.deploy.dev import no_verdict
 from lightning_sasv.deploy.speakers import SpeakerModels
-from lightning_sasv.deploy.unsure import no_verdict
 from lightning_sasv.deploy.verifier import Verified, Verifier
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path, read_text
@@ -91,7 +91,7 @@ def verify(
     without = no_verdict(verifier.scorer.metadata)
     tell([*models.notes, *([without] if without else [])])
     if probe is not None:
-        return verifier.verify(models[name], probe)
+        return verifier.verify(models[name], probe).after((), models.seconds)
     return _verify_list(verifier, models, rows, Path(out), begin)
 
 
@@ -107,8 +107,9 @@ class _Models:
     ) -> None:
         self._verifier, self._kept, self.notes = verifier, kept, list[str]()
         self._known: dict[str | None, np.ndarray] = {}
+        self.seconds: dict[str, float] = {}
         if recordings:
-            self._known[None], self.notes, _ = verifier.enrol(recordings)
+            self._known[None], self.notes, self.seconds = verifier.enrol(recordings)
         self.default = name
 
     def __getitem__(self, name: str | None) -> np.ndarray:
@@ -239,9 +240,8 @@ def enrol(
         return kept.forget(forget)
     if bundle is None or name is None or not files:
         raise InputError("lightning enrol --bundle DIR --name NAME FILE…: give all three")
-    if name in kept.names() and not overwrite:
-        refuse(speakers, f"a model of {name} already", "another --name")
+    kept.check(name, overwrite)
     verifier = Verifier(bundle, cm, asv, fingerprint)
     model, notes, _ = verifier.enrol(files)
     tell(notes)
-    return kept.keep(name, model, verifier.front_ends["asv"])
+    return kept.keep(name, model, verifier.front_ends["asv"], overwrite)

@@ -125,8 +125,13 @@ def resample(waveform: np.ndarray, rate: int, sample_rate: int) -> np.ndarray:
         return waveform
     if rate < 1 or sample_rate < 1:
         raise InputError(f"cannot resample from {rate} Hz to {sample_rate} Hz")
-    from scipy.signal import resample_poly
-
+    try:
+        from scipy.signal import resample_poly
+    except ImportError as error:
+        raise InputError(
+            f"a recording of {rate} Hz is resampled to {sample_rate} Hz with scipy, which cannot "
+            f"be imported ({error}); install it, or save the recording at {sample_rate} Hz"
+        ) from None
     common = math.gcd(rate, sample_rate)
     result = resample_poly(waveform, sample_rate // common, rate // common)
     return np.asarray(result, dtype=np.float32)

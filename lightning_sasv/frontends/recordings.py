@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,9 @@ _ENDLESS = 1e9
 
 SILENT = 1e-4
 """Peak below which a recording is silence (−80 dB of full scale)."""
+
+LOUD = 16.0
+"""Peak beyond which samples are in another unit than full scale, as floats can be."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ def read_recording(
     name = name or ("the recording" if isinstance(source, bytes) else str(source))
     if not isinstance(source, bytes) and not is_file(source):
         raise InputError(f"{name}: no such file")
+    if not isinstance(source, bytes) and not os.access(source, os.R_OK):
+        raise InputError(f"{name}: you may not read this file; ask its owner for the right to")
     soundfile, problem = require_soundfile(), "cannot be read as audio; give wav, flac, ogg or mp3"
     try:
         with soundfile.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else source) as it:
@@ -103,8 +109,14 @@ def _check_length(name: str, rate: int, seconds: float) -> None:
 def _check_content(name: str, mono: np.ndarray, rate: int) -> None:
     if not np.isfinite(mono).all():
         raise InputError(f"{name}: holds NaN or infinite samples")
-    if not len(mono) or np.abs(mono).max() < SILENT:
+    peak = np.abs(mono).max(initial=0.0)
+    if peak < SILENT:
         raise InputError(
             f"{name}: nothing but silence in its first {len(mono) / rate:.1f} s, which is what "
             "would be listened to"
+        )
+    if peak > LOUD:
+        raise InputError(
+            f"{name}: samples reach {peak:.3g}, where full scale is 1; save it as 16-bit audio, or "
+            "with floats from -1 to 1"
         )

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from lightning_sasv import __version__
-from lightning_sasv.deploy.dev_scores import DEV, Reference
+from lightning_sasv.deploy.dev import DEV, Reference
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.deploy.verifier import SCORES_ALONE, Verifier
@@ -54,6 +54,7 @@ class Heard(Answer):
     cm_score: float
     seconds: dict[str, float]
     notes: list[str]
+    outside: bool | None
 
 
 def create_app(
@@ -222,6 +223,8 @@ def _add_recordings(
     gauges: Gauges,
 ) -> None:
     def decide(enrol: list[bytes], name: str | None, probe: bytes) -> dict[str, Any]:
+        if name is not None and name not in models:  # nobody learns here who is enrolled
+            raise InputError("nobody is enrolled under this name")
         called = [*(f"enrolment {number}" for number in range(1, len(enrol) + 1)), "probe"]
         found = verifier.decide(enrol, name, probe, models, called)
         scores = (found.asv_score, found.cm_score)

@@ -18,6 +18,7 @@ from lightning_sasv import signals
 from lightning_sasv.deploy import Verifier, load
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
+from lightning_sasv.deploy.verifier import holds_graphs
 from lightning_sasv.deploy.verifying import SPEAKERS
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import cores
@@ -118,8 +119,7 @@ def _load(
     known: Mapping[str, Any] = scorer.metadata.get("front_ends") or {}
     if "head" not in scorer.metadata or not (known or cm or asv):
         return scorer, None
-    graphs = all((known.get(kind) or {}).get("runtime") == "onnx" for kind in ("asv", "cm"))
-    if not (graphs or cm or asv):
+    if not (holds_graphs(known) or cm or asv):
         return scorer, None
     verifier = Verifier(bundle, cm, asv, fingerprint)
     return verifier.scorer, verifier

@@ -12,7 +12,7 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy import Scorer, choose_rule, write_bundle
-from lightning_sasv.deploy.dev_scores import Reference, numbered
+from lightning_sasv.deploy.dev import Reference, numbered
 from lightning_sasv.deploy.drift_verdict import (
     PRIORS,
     SCORES,
@@ -99,6 +99,57 @@ def test_real_drift_is_seen_and_known_values_come_out(
     assert shares == pytest.approx([10.7, 0.22, 0.25], abs=0.05)
     assert found.outside is not None
     assert found.outside.low < far.mean() < found.outside.high
+
+
+@pytest.mark.parametrize(
+    ("number", "codes", "distance", "least", "most"),
+    [  # dev against eval by class: D, and where p by permuting the 58 speakers lies
+        (0, [1], 0.024, 0.9, 1.0),
+        (1, [1], 0.083, 0.3, 0.5),
+        (0, [2], 0.091, 0.13, 0.3),
+        (1, [1, 2], 0.070, 0.005, 0.04),
+        (0, [0], 0.272, 0.001, 0.002),
+        (1, [0], 0.383, 0.001, 0.002),
+    ],
+)
+def test_classes_of_the_real_scores_by_speaker(
+    number: int,
+    codes: list[int],
+    distance: float,
+    least: float,
+    most: float,
+    real: tuple[Scores, Scores],
+) -> None:
+    own = [np.isin(one.label, codes) for one in real]
+    scores = tuple((one.asv, one.cm)[number][rows] for one, rows in zip(real, own, strict=True))
+    groups = tuple(
+        np.unique(numbered(one.speaker)[rows], return_inverse=True)[1]  # type: ignore[arg-type]
+        for one, rows in zip(real, own, strict=True)
+    )
+    speakers = np.concatenate([groups[0], groups[1] + 10])
+    both = Speakers.of(np.concatenate(scores), speakers, new=48)
+    assert len(both.histograms) == 58
+    assert both.distance(np.arange(58)[None] >= 10)[0] == pytest.approx(distance, abs=5.1e-4)
+    weighted = compare_speakers(scores, groups, np.ones(len(scores[0])))  # type: ignore[arg-type]
+    for one in (both, weighted):
+        assert least <= one.p_value(999) <= most
+
+
+@pytest.mark.parametrize(
+    ("attack", "share"), [("A10", 2.1), ("A17", 1.0), ("A18", 1.1), ("A11", 0.25), ("A14", 0.2)]
+)
+def test_few_spoofs_of_a_new_attack_show_in_the_share_outside(
+    attack: str, share: float, real: tuple[Scores, Scores], real_systems: dict[str, FusionSystem]
+) -> None:
+    """Of 5 % spoofs of one attack among bona fide trials at 90 to 5."""
+    dev, new = real
+    assert new.attack is not None
+    rows = np.stack([new.asv, new.cm])
+    far = outside(scorer_of(real_systems["L3t"], dev), Reference.of(dev), rows)
+    assert far is not None
+    parts = [far[new.label == 1], far[new.label == 2], far[new.attack == attack]]
+    found = sum(p * one.mean() for p, one in zip((0.9, 0.05, 0.05), parts, strict=True))
+    assert 100 * found == pytest.approx(share, abs=0.06)
 
 
 def test_a_change_of_priors_alone_is_no_drift_of_scores(

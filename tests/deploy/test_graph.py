@@ -13,8 +13,8 @@ import torch
 from lightning_sasv.cli import main
 from lightning_sasv.decisions import PRESETS, CostModel
 from lightning_sasv.deploy import Scorer, choose_rule, graph, load
+from lightning_sasv.deploy.before_fusion import Head
 from lightning_sasv.deploy.graph import write_graph
-from lightning_sasv.deploy.head import Head
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.fitted import save_system
 from lightning_sasv.fusion import FusionSystem, build_system

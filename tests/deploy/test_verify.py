@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -147,12 +148,63 @@ def test_a_model_of_another_network_is_refused(
 
     about = json.loads((place.bundle / "bundle.json").read_text())["front_ends"]["asv"]
     models = SpeakerModels(tmp_path)
+    (digest,) = about["weights_sha256"].values()
+    models.keep("ina", np.ones(24), about | {"weights_sha256": {"renamed.ckpt": digest}})
+    assert models.read("ina", about).tolist() == [1.0] * 24
     models.keep("otto", np.ones(24), about | {"weights_sha256": {"x": "0"}})
     with pytest.raises(InputError, match="made by another network"):
         models.read("otto", about)
     (tmp_path / "max.safetensors").write_bytes(b"nothing")
     with pytest.raises(InputError, match="no speaker model"):
         models.read("max", about)
+
+
+NAMES = {  # what is said of each; nothing where it is a name
+    "José": "",
+    "Jose\u0301": "a model of .* already",  # the same letters, the last one written as two
+    "प्रिया": "",
+    "anna@example.org": "",
+    "Anna-Lena_2": "",
+    "x" * 200: "",
+    "x" * 201: "is too long",
+    "王" * 100: "is too long",
+    **dict.fromkeys(["", ".a", "a/b", "../a", "a b", "a\0b", "\u0301a", "\udcff"], "is no name of"),
+}
+
+
+def test_names_of_speakers(tmp_path: Path) -> None:
+    from lightning_sasv.deploy.speakers import SpeakerModels
+
+    models = SpeakerModels(tmp_path / "kept")
+    for name, said in NAMES.items():
+        if said:
+            with pytest.raises(InputError, match=said):
+                models.keep(name, np.ones(2), {}, overwrite=False)
+        else:
+            file = models.keep(name, np.ones(2), {}, overwrite=False)
+            assert (file.parent, name in models) == (tmp_path / "kept", True)
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert len(models.names()) == sum(not said for said in NAMES.values())
+    assert {file.suffix for file in (tmp_path / "kept").iterdir()} == {".safetensors"}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write"):
+        SpeakerModels(tmp_path / "file").keep("anna", np.ones(2), {})
+
+
+def test_of_two_who_enrol_a_name_at_a_time_one_succeeds(tmp_path: Path) -> None:
+    from lightning_sasv.deploy.speakers import SpeakerModels
+
+    def keep(number: int) -> int | None:
+        try:
+            SpeakerModels(tmp_path).keep("anna", np.full(2, number), {}, overwrite=False)
+        except InputError:
+            return None
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [one for one in pool.map(keep, range(8)) if one is not None]
+    assert SpeakerModels(tmp_path).read("anna", {}).tolist() == [found[0]] * 2
+    assert len(found) == 1
 
 
 def test_a_list_of_probes(place: Place, tmp_path: Path, capsys: Capture) -> None:
@@ -206,6 +258,11 @@ def bad_recordings(folder: Path, hours: Path) -> dict[str, tuple[Path, str]]:
         soundfile.write(folder / name, samples, rate)
         return folder / name
 
+    def floats(name: str, samples: np.ndarray) -> Path:
+        soundfile.write(folder / name, samples, 16_000, subtype="FLOAT")
+        return folder / name
+
+    headed = sound("head.wav", np.zeros(0))
     text, empty = folder / "text.wav", folder / "empty.flac"
     text.write_text("this is no audio\n" * 100)
     empty.write_bytes(b"")
@@ -224,6 +281,9 @@ def bad_recordings(folder: Path, hours: Path) -> dict[str, tuple[Path, str]]:
         "stream": (folder / "stream.flac", "does not say how long it is"),
         "rate": (sound("rate.wav", 0.1 * np.ones(4_000), 100), "its header says 100 samples"),
         "hours": (hours, "180 minutes of audio are too much"),
+        "nan": (floats("nan.wav", np.r_[wave, np.nan]), "holds NaN or infinite samples"),
+        "loud": (floats("loud.wav", 32_768 * wave), r"samples reach 3\.28e\+03, where full scale"),
+        "head": (headed, "0.00 s of audio are too little"),
         "missing": (folder / "missing.wav", "no such file"),
     }
 
@@ -265,6 +325,83 @@ def test_another_rate_is_resampled_and_said(place: Place, tmp_path: Path) -> Non
         f"{slow}: resampled from 8000 Hz, the networks were measured at 16000 Hz",
     )
     assert found.notes[0] in found.lines()
+
+
+FORMS = {  # file, subtype, how far its samples may be from those of the 16-bit file
+    "a b.wav": ("PCM_16", 0.0),
+    "Jürgen 王.wav": ("PCM_24", 2e-5),
+    "float.wav": ("FLOAT", 2e-5),
+    "double.aiff": ("DOUBLE", 2e-5),
+    "x.FLAC": ("PCM_24", 2e-5),
+    "x.ogg": ("VORBIS", 0.2),
+    "x.mp3": ("MPEG_LAYER_III", 0.2),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_one_recording_in_any_form_is_one_recording(
+    name: str, place: Place, tmp_path: Path
+) -> None:
+    whole, _ = soundfile.read(place["x"])
+    subtype, apart = FORMS[name]
+    path = tmp_path / name
+    soundfile.write(path, np.stack([whole, whole], axis=1), 16_000, subtype=subtype)  # two channels
+    for source in (path, path.read_bytes()):
+        found = read_recording(source, 16_000, None)
+        assert found.note == ""
+        assert len(found.waveform) == pytest.approx(len(whole), abs=2_400)  # mp3 begins with more
+        if apart < 0.1:
+            assert np.abs(found.waveform - whole).max() <= apart
+        assert found.waveform.std() == pytest.approx(whole.std(), rel=0.1)
+
+
+def test_a_file_that_may_not_be_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="you may not read this file"):
+        read_recording(place["x"], 16_000, None)
+
+
+def test_weights_given_to_a_bundle_with_graphs_must_be_theirs(
+    place: Place, shared: Path, tmp_path: Path
+) -> None:
+    shutil.copy(place.cm, tmp_path / "renamed.pth")
+    Verifier(place.bundle, cm=str(tmp_path / "renamed.pth"), asv=str(place.asv))
+    with pytest.raises(InputError, match=r"--cm: AASIST \(AASIST.pth .*is not what was recorded"):
+        Verifier(place.bundle, cm=str(shared / "data/weights/AASIST.pth"))
+    with pytest.raises(InputError, match="cannot read"):
+        Verifier(place.bundle, asv=str(tmp_path))
+    with pytest.raises(InputError, match="graphs of its own networks; leave this out"):
+        Verifier(place.bundle, asv={"class_path": "some.Network"})
+
+
+def test_the_time_of_the_enrolment_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lightning_sasv.deploy import verify
+    from lightning_sasv.deploy.speakers import SpeakerModels
+
+    verifier, models = Verifier(place.bundle), SpeakerModels(place.folder)
+    made = verifier.enrol([place["a"]])[0], ["a note"], {"reading": 1000.0, "ASV front end": 2000.0}
+    monkeypatch.setattr(Verifier, "enrol", lambda *_: made)
+    told: list[str] = []
+    given = {"bundle": str(place.bundle), "enrol": [str(place["a"])], "probe": str(place["x"])}
+    by_command = verify(**given, tell=told.extend)
+    found = verifier.decide([place["a"]], None, place["x"], models)
+    assert found.notes == ("a note",)
+    assert "a note" in told
+    for one in (found, by_command):
+        steps = [1000 < one.seconds["reading"] < 1999, one.seconds["ASV front end"] > 2000]
+        assert all(steps)
+        assert one.seconds["CM front end"] < 1000
+
+
+def test_a_bundle_and_its_recordings_may_lie_on_a_disk_that_cannot_be_written(
+    place: Place, tmp_path: Path
+) -> None:
+    """As far as names go: nothing in the folder of a bundle is written, made or touched."""
+    bundle = Path(shutil.copytree(place.bundle, tmp_path / "b"))
+    before = {path: path.stat().st_mtime_ns for path in [bundle, *bundle.rglob("*")]}
+    verifier = Verifier(bundle)
+    verifier.verify(verifier.enrol([place["a"]])[0], place["x"])
+    assert {path: path.stat().st_mtime_ns for path in [bundle, *bundle.rglob("*")]} == before
 
 
 def test_a_lying_header_does_not_fill_the_memory(tmp_path: Path) -> None:

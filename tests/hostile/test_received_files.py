@@ -19,8 +19,8 @@ from lightning_sasv.callbacks.prune import open_study
 from lightning_sasv.cli import main
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.decisions import PRESETS
+from lightning_sasv.deploy.before_fusion import Head
 from lightning_sasv.deploy.bundle import load, write_bundle
-from lightning_sasv.deploy.head import Head
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.search import suggest

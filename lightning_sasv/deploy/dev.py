@@ -1,14 +1,20 @@
-"""The third verdict of a bundle: the level at which a trial is outside what dev measured."""
+"""What a bundle keeps of dev: its trials, and the level at which others are outside of them.
+
+Trials are kept as scores, classes and speakers by number, no names; what they measured makes the
+third verdict.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lightning_sasv.checks import Codes, Floats, as_labels
 from lightning_sasv.decisions import empirical_cost, worth_below
 from lightning_sasv.decisions.outcome import share_of
 from lightning_sasv.deploy.decision import checked_scores
@@ -17,9 +23,71 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_arrays, write_arrays
 from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.conformal import LEVEL, Measured, measure
-from lightning_sasv.trials import CLASS_ORDER, Scores, TrialClass
+from lightning_sasv.trials import CLASS_ORDER, Scores, TrialClass, claimed_speakers
 
-MEASURED = "measured.safetensors"
+if TYPE_CHECKING:
+    from lightning_sasv.metrics.drift import Groups
+
+DEV, MEASURED = "dev.safetensors", "measured.safetensors"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Dev trials that a bundle was made from.
+
+    Attributes:
+        scores: One row for each column that the system fuses, (columns, trials).
+        label: ``TrialClass`` code of each trial.
+        speaker: Number of the enrolled speaker of each trial; ``None`` where dev had no names.
+    """
+
+    scores: Floats
+    label: Codes
+    speaker: Groups | None
+
+    @classmethod
+    def of(cls, dev: Scores, quality: Sequence[str] = ()) -> Reference:
+        """The reference that dev trials make; ``quality`` names further columns that are fused."""
+        rows = [*np.atleast_2d(dev.asv.T), *np.atleast_2d(dev.cm.T)]
+        rows += [dev.extra[name] for name in quality]
+        speaker = None if dev.speaker is None else numbered(dev.speaker)
+        return cls(np.stack(rows).astype(np.float64), as_labels(dev.label), speaker)
+
+    def save(self, path: Path) -> None:
+        """Write it, atomically."""
+        arrays = {"scores": self.scores, "label": self.label}
+        known = {} if self.speaker is None else {"speaker": self.speaker}
+        write_arrays(path, arrays | known)
+
+    @classmethod
+    def load(cls, bundle: str | Path, columns: int) -> Reference:
+        """That of a bundle whose checksums were found right."""
+        path = Path(bundle) / DEV
+        if not path.is_file():
+            raise InputError(
+                f"bundle {bundle} does not hold its dev scores, to which new ones are compared; "
+                "export it again"
+            )
+        try:
+            found = read_arrays(path)[1]
+            scores, label, speaker = found["scores"], found["label"], found.get("speaker")
+            if scores.shape != (columns, len(label)) or not np.isfinite(scores).all():
+                raise ValueError(f"scores of shape {scores.shape}")
+            if speaker is not None and (speaker.shape != label.shape or speaker.min() < 0):
+                raise ValueError(f"speakers of shape {speaker.shape}")
+            return cls(scores.astype(np.float64), as_labels(label), speaker)
+        except (KeyError, ValueError, TypeError, OSError) as error:
+            raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
+
+    def of_class(self, code: TrialClass) -> Floats:
+        """Scores of the trials of a class, (columns, trials)."""
+        return self.scores[:, self.label == code]
+
+
+def numbered(names: np.ndarray) -> Groups:
+    """Speakers of enrolled models as numbers from 0 on."""
+    speakers = claimed_speakers(names.astype(str).tolist())
+    return np.unique(speakers, return_inverse=True)[1].astype(np.int64)
 
 
 class Unsure(NamedTuple):
@@ -38,10 +106,7 @@ class Unsure(NamedTuple):
     def save(self, folder: Path) -> None:
         """Write the sorted nonconformities into the folder of a bundle."""
         if self.measured is not None:
-            write_arrays(folder / MEASURED, self._arrays())
-
-    def _arrays(self) -> dict[str, Any]:
-        return {} if self.measured is None else self.measured.arrays()
+            write_arrays(folder / MEASURED, self.measured.arrays())
 
 
 def choose_level(system: FittedSystem, dev: Scores, level: float | None) -> Unsure:
