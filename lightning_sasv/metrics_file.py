@@ -74,15 +74,17 @@ def costs_in(metrics: Metrics, split: str | None = None) -> str:
     return "; ".join(dict.fromkeys(costs_words(of) for _, _, of in blocks(metrics, split)))
 
 
-def trials_words(metrics: Metrics) -> str:
-    """How many trials and enrolled speakers each set has: ``dev 29,548 trials of 10 speakers``."""
-    found = []
-    for _, split, of in blocks(metrics):
-        counts = of["trials"]
+def rates_words(metrics: Metrics, split: str | None = None) -> str:
+    """Units and convention of rates, and how many trials and enrolled speakers each set has."""
+    conventions, sizes = [], []
+    for _, own, of in blocks(metrics, split):
+        counts, speakers = of["trials"], of["speakers"]
         size = f"{sum(counts.values()):,} trials" if isinstance(counts, Mapping) else ""
-        known = f" of {of['speakers']:,} speakers" if isinstance(of["speakers"], int) else ""
-        found.append(f"{split} {size or f'trials {NOT_RECORDED}'}{known}")
-    return ", ".join(dict.fromkeys(found))
+        people = f" of {speakers:,} speakers" if isinstance(speakers, int) else ""
+        sizes.append(f"{own} {size or f'trials {NOT_RECORDED}'}{people}")
+        conventions.append(str(of["eer_convention"]))
+    kinds, trials = ("; ".join(dict.fromkeys(found)) for found in (conventions, sizes))
+    return f"EERs in per cent, convention {kinds}; Cllr in bits; {trials}"
 
 
 def twin_words(metrics: Metrics) -> list[str]:

@@ -68,6 +68,8 @@ class Origin:
         threads: CPU threads, where they matter.
         precision: Of the network, or of the arithmetic on its scores.
         trained_on: Corpus of the training, where it was meant to be another one.
+        expected: Trials of each class of the protocol, where only a part of them is known of.
+        cause: Why it is a part.
     """
 
     corpus: str | None
@@ -80,6 +82,8 @@ class Origin:
     threads: int | None = None
     precision: str = "64-true"
     trained_on: str | None = None
+    expected: Mapping[str, int] | None = None
+    cause: str | None = None
 
 
 @dataclass(frozen=True)
@@ -146,8 +150,8 @@ class Trials:
         """The fields about trials."""
         import polars as pl
 
-        counts = self.table.counts()
-        expected = counts if self.table.expected is None else dict(self.table.expected)
+        counts, known = self.table.counts(), self.table.expected or origin.expected
+        expected = counts if known is None else dict(known)
         part = counts != expected
         spoof = pl.col("label") == "spoof"
         attacks = self.table.frame.filter(spoof)["attack"] if "attack" in self.table else None
@@ -162,7 +166,7 @@ class Trials:
             "trials": counts,
             "expected": expected,
             "part": part,
-            "cause": self.table.cause if part else None,
+            "cause": self.table.cause or origin.cause if part else None,
             "speakers": None if self.speakers is None else self.speakers.n_unique(),
             "attacks": None if attacks is None else attacks.n_unique(),
         }

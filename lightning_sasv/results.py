@@ -223,7 +223,8 @@ def origin_beside(table: ScoreTable) -> Origin | None:
     of = next((of for _, _, of in blocks(found, table.path.stem)), None)
     if of is None:
         return None
-    return Origin(of["corpus"], of["simulated"], of["scale"], of["twin_seed"])
+    known = Origin(of["corpus"], of["simulated"], of["scale"], of["twin_seed"])
+    return replace(known, expected=of["expected"], cause=of["cause"]) if is_part(of) else known
 
 
 def write_version_1(file: str, out: str | None = None, overwrite: bool = False) -> Path:

@@ -135,7 +135,7 @@ def test_costs_are_those_that_were_used(fused: Path, capsys: pytest.CaptureFixtu
     shown = " ".join(capsys.readouterr().out.split())
     assert "(costs asvspoof5)" in shown
     assert "convention asvspoof;" in shown
-    assert "dev 600 trials of 6 speakers, eval 600 trials of 6 speakers" in shown
+    assert "dev 600 trials of 6 speakers; eval 600 trials of 6 speakers" in shown
     main(["report", str(fused / "out")])
     page = (fused / "out" / "report.html").read_text()
     assert "a-DCF with the costs asvspoof5." in page
@@ -271,6 +271,13 @@ def test_a_part_of_score_files_says_so(
     assert "part of dev: 570 of 600 trials" in shown
     found = read_metrics(tmp_path / "out" / "metrics.json")["L3"]
     assert (found["fitted_on"]["part"], of_in(found, "eval")["part"]) == (True, False)
+    scores = tmp_path / "out" / "scores" / "dev.csv"  # which say nothing of it themselves
+    again = evaluate(scores, systems="L3", ci="none")
+    assert ", part of dev: 570 of 600 trials (" in again.title
+    assert (again.of["L3"]["part"], again.of["L3"]["cause"]) == (True, "--allow-missing")
+    main(["fuse", "--dev", str(scores), "--eval", str(file), "--systems=L3", "--out",
+          str(tmp_path / "again")])  # fmt: skip
+    assert "part of dev: 570 of 600 trials" in " ".join(capsys.readouterr().out.split())
     said = failure_of(capsys, "report", tmp_path / "out")
     assert "part of dev: 570 of 600 trials" in said
     assert "--allow-part" in said

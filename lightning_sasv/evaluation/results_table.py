@@ -87,9 +87,11 @@ class Results:
         """Corpus, where it is known, trials of each label, and of how many they are a part."""
         counted = ", ".join(f"{count:,} {label}" for label, count in self.counts.items())
         of = self._trials.block(self._origin)
-        text = f"{set_title('these', of)} ({counted})" if is_part(of) else f"{counted} trials"
-        where = [of["corpus"], simulated_words(of), self.set_name]
-        return f"{', '.join(filter(None, where))}: {text}" if of["corpus"] else text
+        where = ", ".join(filter(None, (of["corpus"], simulated_words(of))))
+        if is_part(of):
+            part = f"{set_title(self.set_name if where else 'these', of)} ({counted})"
+            return f"{where}, {part}" if where else part
+        return f"{where}, {self.set_name}: {counted} trials" if where else f"{counted} trials"
 
     @cached_property
     def _trials(self) -> Trials:

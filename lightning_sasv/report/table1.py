@@ -22,6 +22,7 @@ from lightning_sasv.metrics_file import (
     of_in,
     pairs_in,
     parts_of,
+    rates_words,
     shares_words,
     twin_words,
     values_in,
@@ -263,7 +264,7 @@ def notes(rows: Sequence[Row], metrics: Metrics, sure: Sure) -> list[str]:
         lines.append("±: standard deviation between the seeds.")
     if seeds == 2:
         lines.append("Two seeds give no useful interval: in brackets are the values of both.")
-    lines.append(f"{cost_words(metrics, 'eval')}.")
+    lines += [f"{rates_words(metrics, 'eval')}.", f"{cost_words(metrics, 'eval')}."]
     lines += [f"{note[0].upper()}{note[1:].rstrip('.')}." for note in sure.notes]
     lines += _compared(sure)
     if shares := shares_words(metrics, "eval"):

@@ -25,12 +25,11 @@ from lightning_sasv.metrics.registry import (
 )
 from lightning_sasv.metrics_file import (
     Metrics,
-    blocks,
     costs_in,
     of_in,
     pairs_in,
     parts_of,
-    trials_words,
+    rates_words,
     twin_words,
     values_in,
 )
@@ -374,9 +373,7 @@ def print_results(metrics: Metrics, corpus: str) -> None:
     values = [values_in(entry, split) for entry in metrics.values() for split in SPLITS]
     there = [m for m in metrics_for("results") if any(m.name in own for own in values)]
     console = Terminal(wrap=True)
-    conventions = dict.fromkeys(str(of["eer_convention"]) for _, _, of in blocks(metrics))
-    rates = f"EERs in per cent, convention {'; '.join(conventions)}; Cllr in bits"
-    for caption, is_cost in ((f"{rates}; {trials_words(metrics)}", False), (costs, True)):
+    for caption, is_cost in ((rates_words(metrics), False), (costs, True)):
         columns = [metric for metric in there if (metric.unit == "cost") == is_cost]
         if columns:
             doubts = "; ! doubtful fit, see the warnings" if doubtful else ""

@@ -28,7 +28,7 @@ def read_frame(frame: Frame, how: Reading, columns: Mapping[str, str] | None = N
 
     Args:
         frame: The frame; its columns are called as in files. Numbers as labels are ``TrialClass``
-            codes unless ``how`` says otherwise.
+            codes unless ``how`` says otherwise; 0 and 1 alone may be anything.
         how: What labels and ids are.
         columns: Our names of columns by those in the frame; the roles ``asv``, ``cm``, ``sasv``
             stand for their scores.
@@ -38,6 +38,7 @@ def read_frame(frame: Frame, how: Reading, columns: Mapping[str, str] | None = N
     """
     import polars as pl
 
+    frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
     named: dict[str, Any] = {}
     for name, values in _arrays(frame).items():
         ours = column_named((columns or {}).get(name, name))
@@ -88,8 +89,13 @@ def _words(labels: Any) -> Any:
     """Labels as words; whole numbers are ``TrialClass`` codes."""
     if np.asarray(labels).dtype.kind not in "iuf":
         return labels
-    codes = {int(code) for code in TrialClass}
-    wrong = [value for value in np.unique(labels).tolist() if value not in codes]
+    codes, there = {int(code) for code in TrialClass}, np.unique(labels).tolist()
+    if there == [0, 1]:
+        raise InputError(
+            f"{NAME}: labels 0 and 1 alone do not tell what they are; give words, or "
+            "labels='bona=1,spoof=0' (or 'target=1,nontarget=0', 'target=1,spoof=0')"
+        )
+    wrong = [value for value in there if value not in codes]
     if wrong:
         raise InputError(
             f"{NAME}: label {wrong[0]} is none of 0 (spoof), 1 (target), 2 (nontarget); give "

@@ -46,15 +46,15 @@ def columns_of(file: Path) -> dict[str, np.ndarray]:
 
 
 def frames_of(file: Path, kind: str) -> Any:
-    if kind == "polars":
-        return pl.read_csv(file)
+    if kind in ("polars", "lazy"):
+        return pl.read_csv(file) if kind == "polars" else pl.scan_csv(file)
     arrays = columns_of(file)
     if kind == "pandas":
         return pandas.DataFrame(arrays)
     return pyarrow.table(arrays) if kind == "pyarrow" else arrays
 
 
-@pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow", "arrays"])
+@pytest.mark.parametrize("kind", ["polars", "lazy", "pandas", "pyarrow", "arrays"])
 def test_frames_and_paths_give_the_same(file: Path, kind: str) -> None:
     options: dict[str, Any] = {"systems": "A", "replicates": 39}
     path, frame = evaluate(file, **options), evaluate(frames_of(file, kind), **options)
@@ -71,6 +71,7 @@ def test_columns_of_frames_are_renamed_and_labels_may_be_codes(file: Path) -> No
     assert values == all_metrics(None, None, given["sasv_A"], codes)
     for wrong, words in (
         ({**frame, "label": codes + 1}, "label 3 is none of 0"),
+        ({**frame, "label": codes % 2}, "labels 0 and 1 alone do not tell .*target=1,nontarget=0"),
         ({**frame, "sasv_score": codes}, "two columns are sasv_score"),
         ({"label": codes}, "columns: no column 's'; there are label"),
         ({**frame, "s": np.where(codes == 0, np.nan, 1.0)}, "frame, line"),
