@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import is_file, read_text, read_yaml
 from lightning_sasv.fusion.base import Fusion
-from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.fusion.densities import State
+from lightning_sasv.fusion.settings import PARTS
 from lightning_sasv.fusion.zoo import GROUPS, KNOWN, FusionSettings, system_names
 from lightning_sasv.plugins import as_other
 

@@ -19,7 +19,7 @@ from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.fusion import FusionSystem, build_system
-from lightning_sasv.fusion.custom import PARTS
+from lightning_sasv.fusion.settings import PARTS
 from lightning_sasv.metrics.registry import METRICS, all_metrics
 from lightning_sasv.plugins import UntrustedError
 from lightning_sasv.program import Program, using

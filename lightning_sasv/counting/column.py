@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lightning_sasv.checks import Codes, Floats, blocks
 from lightning_sasv.counting.sums import Sums
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional.grid import Edges, Grid
+from lightning_sasv.metrics.binned import Edges, Grid
 from lightning_sasv.metrics.functional.points import Index
 from lightning_sasv.trials import TASKS, TrialClass
 

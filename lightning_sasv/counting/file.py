@@ -25,8 +25,8 @@ from lightning_sasv.counting.sums import UNIT
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import write_arrays
 from lightning_sasv.limits import parse_json
+from lightning_sasv.metrics.binned import Edges, Grid
 from lightning_sasv.metrics.bootstrap import NOT_CLUSTERED
-from lightning_sasv.metrics.functional.grid import Edges, Grid
 from lightning_sasv.places import COUNTS, is_counts
 
 FORMAT = "lightning_sasv.counts/1"

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from lightning_sasv.checks import Codes, Floats, as_labels, as_scores
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.binned import View
-from lightning_sasv.metrics.functional.grid import at_ordinals, ordinals
+from lightning_sasv.metrics.binned import View, at_ordinals, ordinals
 from lightning_sasv.trials import TrialClass
 
 if TYPE_CHECKING:

@@ -19,14 +19,13 @@ from lightning_sasv.checks import EmptyClassError, Floats, UndefinedMetricError
 from lightning_sasv.counting.gathered import FEW, Gathered, Mask, gather, parted
 from lightning_sasv.counting.views import view_of
 from lightning_sasv.metrics.binned import Binned, BinnedClasses, Bounded, View
-from lightning_sasv.metrics.bounds import available, bounded, crossing_bins
+from lightning_sasv.metrics.bounds import available, bounded, cheaper_tandems, crossing_bins
 from lightning_sasv.metrics.functional.cllr import negative_loss, positive_loss
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights
 from lightning_sasv.metrics.functional.pav import hull, may_dip
 from lightning_sasv.metrics.functional.points import Steps
 from lightning_sasv.metrics.functional.tandem import Tandem, curves_at, path_bounds
 from lightning_sasv.metrics.registry import METRICS, Settings
-from lightning_sasv.metrics.tandem_bounds import cheaper_tandems
 from lightning_sasv.trials import TASKS, TrialClass
 
 if TYPE_CHECKING:

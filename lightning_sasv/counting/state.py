@@ -1,7 +1,7 @@
 """Counts: everything that metrics, intervals and comparisons need, of any number of trials.
 
 Kept are, by enrolled speaker and class (of spoofs: by attack), how many trials fall into each bin
-of a :class:`~lightning_sasv.metrics.functional.grid.Grid`; on a finer grid the same by class alone;
+of a :class:`~lightning_sasv.metrics.binned.Grid`; on a finer grid the same by class alone;
 how many each *cut* rejects, a threshold that must be exact; and the sums of the losses of Cllr in
 whole numbers. All of it is added when states are merged, so the order does not matter.
 """

@@ -7,12 +7,12 @@ from lightning_sasv.decisions.costs import (
     as_cost_model,
     cost_preset,
 )
-from lightning_sasv.decisions.monotony import inversions
 from lightning_sasv.decisions.outcome import (
     EmpiricalCost,
     PolicyCost,
     compare_policies,
     empirical_cost,
+    inversions,
     worth_below,
 )
 from lightning_sasv.decisions.policy import (

@@ -39,7 +39,7 @@ from lightning_sasv.fitted import (
     save_system,
 )
 from lightning_sasv.fusion.base import Fusion
-from lightning_sasv.fusion.custom import PARTS
+from lightning_sasv.fusion.settings import PARTS
 from lightning_sasv.places import BUNDLE, kind_of
 from lightning_sasv.plugins import name_of
 from lightning_sasv.trials import CLASS_ORDER, Scores, TrialClass

@@ -20,16 +20,14 @@ from lightning_sasv.fusion.columns import (
     dev_trials,
     score_columns,
 )
-from lightning_sasv.fusion.custom import PARTS
 from lightning_sasv.fusion.densities import Config, Single, Stage, State
 from lightning_sasv.fusion.doubts import FitWarning
 from lightning_sasv.fusion.examining import slopes_of
 from lightning_sasv.fusion.features import ORDERS
-from lightning_sasv.fusion.guards import check_sizes, check_widths, constant_columns
-from lightning_sasv.fusion.outliers import far_scores
+from lightning_sasv.fusion.guards import check_sizes, check_widths, constant_columns, far_scores
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
-from lightning_sasv.fusion.settings import USUAL, check_settings, named_parts
+from lightning_sasv.fusion.settings import PARTS, USUAL, check_settings, named_parts
 from lightning_sasv.fusion.state import (
     after_stage,
     at_place,

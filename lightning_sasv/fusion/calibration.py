@@ -17,6 +17,7 @@ from lightning_sasv.fusion.logistic import (
     SMALL_PENALTY,
     Affine,
     fit_joint,
+    fit_monotone,
     fit_multinomial,
     logistic_of_side,
     logit,
@@ -24,7 +25,6 @@ from lightning_sasv.fusion.logistic import (
     standardised,
     weighted_logistic,
 )
-from lightning_sasv.fusion.monotone import fit_monotone
 from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.numerics import namespace
 from lightning_sasv.trials import TrialClass

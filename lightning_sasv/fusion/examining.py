@@ -14,8 +14,16 @@ from lightning_sasv.fusion.columns import PAIR, Columns, DevTrials
 from lightning_sasv.fusion.densities import Config, State, mahalanobis
 from lightning_sasv.fusion.doubts import LISTED, SIDES, Doubt, FitWarning, TrialScore, Where
 from lightning_sasv.fusion.features import products
-from lightning_sasv.fusion.guards import constant_columns, copies, narrow, width_in_words
-from lightning_sasv.fusion.outliers import FAR, FEW, far_scores, misleading_trials
+from lightning_sasv.fusion.guards import (
+    FAR,
+    FEW,
+    constant_columns,
+    copies,
+    far_scores,
+    misleading_trials,
+    narrow,
+    width_in_words,
+)
 from lightning_sasv.fusion.state import of_place
 from lightning_sasv.fusion.transforms import IGNORED, WORDS, apply_transforms
 from lightning_sasv.metrics.functional import eer

@@ -23,6 +23,8 @@ from lightning_sasv.trials import CLASS_ORDER, TrialClass
 SMALL_PENALTY = 1e-10
 """Default ridge: too weak to be seen in a score, enough to keep separable classes finite."""
 
+_UPHILL = 1e-9
+
 Affine = tuple[Floats, Floats]
 """Weight (2, d) and bias (2,) of the map ``y = W x + b`` from scores to LLR pairs."""
 
@@ -216,7 +218,7 @@ def fit_joint(
         return float(own @ losses), slope * share, outer - slope * _covariance(share)
 
     basis, centre, scale = standardised(scores, columns)
-    start, free = _separate_start(basis, labels, columns)
+    start, free = _separate_start(basis, labels, columns), _own_columns(columns, basis.size)
     theta = minimise_pair_loss(basis, loss, penalty, start, free)
     if not columns.one_each:
         steep = minimise_pair_loss(basis, loss, penalty, 4 * theta, free)
@@ -228,21 +230,73 @@ def fit_joint(
     return unscaled(theta, centre, scale)
 
 
+def fit_monotone(
+    scores: Floats, labels: Codes, penalty: float = SMALL_PENALTY, columns: Columns = PAIR
+) -> Affine:
+    """Class-balanced multinomial regression of each LLR on its own columns, no weight below 0.
+
+    ``llr_tn = w·a + b`` with a the ASV scores and ``llr_ts = v·c + e`` with c the CM scores
+    minimise the loss of ``fit_multinomial`` under w, v ≥ 0. Hence a trial that is at least as good
+    as an accepted one in every score is accepted too, at any costs. A column whose weight would be
+    negative has the weight 0.
+
+    Args:
+        scores: Scores (d, n).
+        labels: ``TrialClass`` codes (n,).
+        penalty: Ridge on the standardised weights.
+        columns: What the scores are.
+    """
+    basis, centre, scale = standardised(scores, columns)
+    allowed = _own_columns(columns, basis.size)
+    return unscaled(
+        _at_least_zero(basis, multinomial_loss(labels), penalty, allowed), centre, scale
+    )
+
+
+def _at_least_zero(
+    basis: Basis, loss: PairLoss, penalty: float, allowed: NDArray[np.bool_]
+) -> Floats:
+    """Minimiser whose allowed weights are at least 0: an active set, for the loss is convex.
+
+    The most negative weight is fixed at 0 until none is left; one that the loss would then raise
+    again is set free, unless that was tried before.
+    """
+    free, tried = allowed.copy(), set[bytes]()
+    while True:
+        tried.add(free.tobytes())
+        theta = minimise_pair_loss(basis, loss, penalty, np.zeros(free.shape), free)
+        weights = theta[:, :-1]
+        place = np.unravel_index(int(np.argmin(weights)), weights.shape)
+        if weights[place] < 0:
+            free[place] = False
+            continue
+        slopes = np.where(allowed & ~free, basis.pair_loss(theta, loss)[1], 0.0)
+        place = np.unravel_index(int(np.argmin(slopes)), slopes.shape)
+        free[place] = True
+        if slopes[place] > -_UPHILL or free.tobytes() in tried:
+            return theta
+
+
 def unscaled(theta: Floats, centre: Floats, scale: Floats) -> Affine:
     """The map of scores as they are from that of standardised ones."""
     weight = theta[:, :-1] / scale
     return weight, theta[:, -1] - weight @ centre
 
 
-def _separate_start(
-    basis: Basis, labels: Codes, columns: Columns
-) -> tuple[Floats, NDArray[np.bool_]]:
+def _own_columns(columns: Columns, size: int) -> NDArray[np.bool_]:
+    """Which of the parameters (2, p) are not 0 where each LLR sees the columns of its own side."""
+    free = np.full((2, size), False)
+    for row, side in zip(free, columns.sides(), strict=True):
+        row[side] = row[-1] = True
+    return free
+
+
+def _separate_start(basis: Basis, labels: Codes, columns: Columns) -> Floats:
     """Balanced logistic regressions of target against nontarget and of target against spoof.
 
-    Returns:
-        Parameters (2, p) of the standardised columns, and which of them are not 0 by design.
+    Parameters (2, p) of the standardised columns.
     """
-    start, free = np.zeros((2, basis.size)), np.full((2, basis.size), False)
+    start = np.zeros((2, basis.size))
     others = (TrialClass.NONTARGET, TrialClass.SPOOF)
     for k, (side, other) in enumerate(zip(columns.sides(), others, strict=True)):
         own = [labels == TrialClass.TARGET, labels == other]
@@ -250,8 +304,7 @@ def _separate_start(
         weights = 0.5 / pos.shape[1], 0.5 / neg.shape[1]
         names, ridge = columns.shown[side], np.full(len(pos), 1e-4)
         start[k, side], start[k, -1] = logistic_of_side(pos, neg, weights, ridge, names)
-        free[k, side] = free[k, -1] = True
-    return start, free
+    return start
 
 
 def class_weights(labels: Codes, prior: Sequence[float] = (1 / 3, 1 / 3, 1 / 3)) -> Floats:

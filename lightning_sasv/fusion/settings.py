@@ -1,15 +1,164 @@
-"""What the settings of a fusion system may be."""
+"""What the settings of a fusion system may be, and its parts: ours, and those of others.
+
+Theirs take and give numpy arrays. Where tensors pass through they are turned into arrays and back,
+so that no gradient comes through a stage of others.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from lightning_sasv.checks import Codes, Floats, is_tensor
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.fusion.custom import PARTS
-from lightning_sasv.fusion.densities import Config
+from lightning_sasv.fusion.calibration import CALIBRATIONS
+from lightning_sasv.fusion.densities import DENSITIES, Config, Stage, State
 from lightning_sasv.fusion.features import ORDERS
+from lightning_sasv.fusion.rules import PLAIN_RULES
 from lightning_sasv.fusion.transforms import CHOSEN
-from lightning_sasv.plugins import Other, as_other
+from lightning_sasv.plugins import Other, Registry, as_other
+from lightning_sasv.trials import TrialClass
+
+
+@runtime_checkable
+class Density(Protocol):
+    """Density of the scores of one class; made anew with the settings that a file gives."""
+
+    def start(self, columns: int) -> State:
+        """Values before any fit, by name and of the shapes that ``fit`` gives."""
+
+    def fit(self, points: Floats) -> State:
+        """Values from the points (columns, trials) of one class."""
+
+    def log_prob(self, state: State, points: Floats) -> Floats:
+        """Log density (trials,) of points (columns, trials), up to what all classes share."""
+
+
+@runtime_checkable
+class Calibration(Protocol):
+    """Map of scores to two LLRs: target against nontarget, and target against spoof."""
+
+    def start(self, columns: int) -> State:
+        """Values before any fit, by name and of the shapes that ``fit`` gives."""
+
+    def fit(self, scores: Floats, labels: Codes) -> State:
+        """Values from scores (columns, trials) and ``TrialClass`` codes (trials,)."""
+
+    def apply(self, state: State, scores: Floats) -> Floats:
+        """LLRs (2, trials) of scores (columns, trials)."""
+
+
+def as_density(thing: Any, **settings: Any) -> Stage:
+    """A density of others as a stage: a :class:`Density`, or a class of them, or a stage.
+
+    Raises:
+        InputError: It is none.
+
+    Example:
+        >>> as_density(dict)
+        Traceback (most recent call last):
+        lightning_sasv.errors.InputError: it lacks start, fit, log_prob
+    """
+    if isinstance(thing, Stage):
+        return thing
+    one: Density = _made(thing, Density, settings)
+
+    def fit(points: Floats, codes: Codes, _: Config) -> State:
+        fits = [_call(one.fit, points[:, codes == code]) for code in TrialClass]
+        return {name: np.stack([np.asarray(own[name], float) for own in fits]) for name in fits[0]}
+
+    def apply(state: State, points: Floats) -> Floats:
+        states = [{name: state[name][code] for name in state} for code in TrialClass]
+        shape = points.shape[1:]
+        spoof, target, nontarget = (
+            _shaped(_call(one.log_prob, own, points), shape) for own in states
+        )
+        return np.stack([target - nontarget, target - spoof])
+
+    def start(config: Config) -> State:
+        own = one.start(config["columns"].scores)
+        return {name: np.stack([np.asarray(value, float)] * 3) for name, value in own.items()}
+
+    return Stage(start, fit, _on_arrays(apply))
+
+
+def as_calibration(thing: Any, **settings: Any) -> Stage:
+    """A calibration of others as a stage: a :class:`Calibration`, a class of them, or a stage.
+
+    Raises:
+        InputError: It is none.
+
+    Example:
+        >>> as_calibration(dict)
+        Traceback (most recent call last):
+        lightning_sasv.errors.InputError: it lacks start, fit, apply
+    """
+    if isinstance(thing, Stage):
+        return thing
+    one: Calibration = _made(thing, Calibration, settings)
+
+    def start(config: Config) -> State:
+        own = one.start(len(config["columns"].names))
+        return {name: np.asarray(value, float) for name, value in own.items()}
+
+    def fit(scores: Floats, codes: Codes, _: Config) -> State:
+        own = _call(one.fit, scores, codes)
+        return {name: np.asarray(value, float) for name, value in own.items()}
+
+    def apply(state: State, scores: Floats) -> Floats:
+        return _shaped(_call(one.apply, state, scores), (2, *scores.shape[1:]))
+
+    return Stage(start, fit, _on_arrays(apply))
+
+
+def _made(thing: Any, kind: Any, settings: dict[str, Any]) -> Any:
+    """An object of the kind, of a class or as it is."""
+    names = [name for name in ("start", "fit", "log_prob", "apply") if hasattr(kind, name)]
+    lacking = [name for name in names if not callable(getattr(thing, name, None))]
+    if lacking:
+        raise InputError(f"it lacks {', '.join(lacking)}")
+    if settings and not isinstance(thing, type):
+        raise InputError("it is no class, and takes no init_args")
+    return thing(**settings) if isinstance(thing, type) else thing
+
+
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function of others gives; what fails in it is said in a line."""
+    try:
+        return function(*args)
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"{function.__qualname__} of another package fails ({said})") from None
+
+
+def _shaped(values: Any, shape: tuple[int, ...]) -> Floats:
+    found = np.asarray(values, float)
+    if found.shape != shape:
+        raise InputError(f"a stage of others gives the shape {found.shape}, expected {shape}")
+    return found
+
+
+def _on_arrays(apply: Callable[[State, Any], Any]) -> Callable[[State, Any, Config], Any]:
+    """A function of arrays that takes tensors as well, and gives what it was given."""
+
+    def on_arrays(state: State, scores: Any, _: Config) -> Any:
+        if not is_tensor(scores):
+            return np.asarray(apply(state, scores), float)
+        arrays = {name: value.numpy(force=True) for name, value in state.items()}
+        found = np.asarray(apply(arrays, scores.numpy(force=True)), float)
+        return scores.new_tensor(found)
+
+    return on_arrays
+
+
+PARTS: dict[str, Registry[Any]] = {
+    "density": Registry(DENSITIES, "densities", "density", as_density),
+    "calibration": Registry(CALIBRATIONS, "calibrations", "calibration", as_calibration),
+    "rule": PLAIN_RULES,
+}
+"""What a system is made of, by the names of its settings: ours, and those of others."""
 
 MOST_COMPONENTS = 1000
 

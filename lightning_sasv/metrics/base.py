@@ -30,9 +30,8 @@ from lightning_sasv.checks import (
     as_scores,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.binned import BinnedClasses, View
+from lightning_sasv.metrics.binned import BinnedClasses, Grid, View
 from lightning_sasv.metrics.bounds import bounded
-from lightning_sasv.metrics.functional.grid import Grid
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass

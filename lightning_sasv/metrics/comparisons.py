@@ -19,7 +19,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.families import ADJUSTMENTS, Adjust, letters, speakers_needed
 from lightning_sasv.metrics.intervals import Interval, Resampled, is_clear, over_seeds
 from lightning_sasv.metrics.registry import METRICS, ON_PAGE
-from lightning_sasv.metrics.tails import student_below
+from lightning_sasv.numerics import student_below
 
 PRIMARY = "sasv_eer"
 """The metric that decides; others are families of their own, called secondary."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.metrics.intervals import is_clear
-from lightning_sasv.metrics.tails import normal_quantile
+from lightning_sasv.numerics import normal_quantile
 
 Adjust: TypeAlias = Literal["holm", "bh", "none"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from lightning_sasv.checks import Floats
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.tails import normal_below, normal_quantile, student_quantile
+from lightning_sasv.numerics import normal_below, normal_quantile, student_quantile
 
 Method: TypeAlias = Literal["bca", "percentile", "interpolated"]
 """``interpolated`` is the percentile between order statistics, as numpy and packages have it."""

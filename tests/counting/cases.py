@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lightning_sasv.counting import Counts
 from lightning_sasv.counting.views import view_of
+from lightning_sasv.metrics.binned import Grid
 from lightning_sasv.metrics.bounds import bounded
-from lightning_sasv.metrics.functional.grid import Grid
 from lightning_sasv.metrics.registry import Settings
 
 COLUMNS = ("asv", "cm", "sasv")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lightning_sasv.counting import Counts
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional.grid import Grid
+from lightning_sasv.metrics.binned import Grid
 from tests.counting.cases import examples
 
 GRIDS = [Grid(0, 0, 1), Grid(7, -16, 4), Grid(2, -5, 3), Grid(3, -1022, 1024), Grid(14, -4, 6)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.fusion.doubts import as_warnings, warning_lines
-from lightning_sasv.fusion.outliers import deciding_trials, far_scores, misleading_trials
+from lightning_sasv.fusion.guards import deciding_trials, far_scores, misleading_trials
 from tests.fusion.conftest import ALONE
 
 TARGET, NONTARGET = 1, 2

@@ -26,7 +26,7 @@ from lightning_sasv.metrics.intervals import (
     two_sided_p,
     widened,
 )
-from lightning_sasv.metrics.tails import (
+from lightning_sasv.numerics import (
     normal_below,
     normal_quantile,
     student_below,
