@@ -147,6 +147,8 @@ def as_labels(labels: ArrayLike, name: str = "labels") -> Codes:
         array([1, 0], dtype=int8)
     """
     array = _as_array(labels, name)
+    if array.dtype == object:
+        array = _as_array(array.tolist(), name)  # numbers are numbers, whatever kept them
     if array.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
     if array.dtype.kind in "US" or (array.dtype == object and array.size):
@@ -300,6 +302,14 @@ def real(name: str, value: Any) -> float:
         raise InputError(f"{name} must be a number, got {value!r}") from None
 
 
+def as_threshold(value: Any) -> float:
+    """A threshold, which may be infinite but not NaN."""
+    number = real("threshold", value)
+    if math.isnan(number):
+        raise InputError("threshold is NaN: nothing can be compared with it")
+    return number
+
+
 def positive(name: str, value: Any) -> float:
     """A number above 0 and below infinity; arguments as for :func:`real`."""
     number = real(name, value)
@@ -333,6 +343,8 @@ def _as_array(values: Any, name: str) -> np.ndarray:
         if tensor.is_floating_point() and tensor.element_size() < 4:  # numpy has no bfloat16
             tensor = tensor.double()
         return np.asarray(tensor.cpu().numpy())
+    if np.ma.is_masked(values):
+        raise InputError(f"{name} holds masked values; leave these trials out")
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:  # rows of different lengths
@@ -355,7 +367,8 @@ def _in_range(array: np.ndarray) -> bool:
 
 
 def _from_words(array: np.ndarray, name: str) -> Codes:
-    text = array.astype(str)
+    are_bytes = array.dtype.kind == "S"
+    text = np.char.decode(array, "utf-8", "replace") if are_bytes else array.astype(str)
     codes = np.full(text.shape, -1, dtype=np.int8)
     for word, code in _WORDS.items():
         codes[text == word] = code

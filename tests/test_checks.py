@@ -62,6 +62,7 @@ PAIR: dict[str, Metric] = {
         (["low"], "x must hold real numbers, got dtype"),
         ([[1.0], [1.0, 2.0]], "x must hold real numbers"),
         (np.array([1.0, None]), "x must hold real numbers, got dtype object"),
+        (np.ma.masked_array([1.0, 2.0], [False, True]), "x holds masked values"),
         (torch.ones(2, dtype=torch.complex64), "x must hold real numbers, got dtype torch.complex"),
     ],
 )
@@ -102,9 +103,10 @@ KINDS = {
     "members": [TrialClass(code) for code in LABELS],
 }
 AS_NUMBERS = [LABELS.astype(np.float32), torch.from_numpy(LABELS).to(torch.bfloat16)]
+AS_OBJECTS = [WORDS.astype(object), LABELS.astype(object), WORDS.astype("S")]
 
 
-@pytest.mark.parametrize("labels", [*KINDS.values(), *AS_NUMBERS, WORDS.astype(object)])
+@pytest.mark.parametrize("labels", [*KINDS.values(), *AS_NUMBERS, *AS_OBJECTS])
 def test_labels_of_any_kind(labels: Any) -> None:
     assert as_labels(labels).tolist() == LABELS.tolist()
     assert as_labels(labels).dtype == np.int8
@@ -120,12 +122,31 @@ def test_labels_of_any_kind(labels: Any) -> None:
         ([1, 300], r"labels\[1\] is 300"),
         (["target", "impostor"], r"labels\[1\] is 'impostor'; expected spoof, target or nontarget"),
         ([True, False], r"labels must be codes 0 \(spoof\), .* got dtype bool"),
+        ([b"\xff", b"spoof"], r"labels\[0\] is '�'; expected spoof"),
+        (np.ma.masked_array(LABELS, LABELS == 0), "labels holds masked values"),
         ([[1, 2, 0]], r"labels must be one-dimensional, got shape \(1, 3\)"),
     ],
 )
 def test_wrong_labels_are_named(labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         as_labels(labels)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: f.a_dcf(SCORES, LABELS, threshold=math.nan), "threshold is NaN"),
+        (lambda: f.hter(SCORES, LABELS, "high"), "threshold must be a number, got 'high'"),
+        (lambda: f.ece_curve([1.0], [0.0], [math.inf]), "log10_odds must be finite"),
+        (lambda: f.t_eer(SCORES, CM, LABELS, rho="half"), "rho must be a number, got 'half'"),
+        (lambda: f.t_dcf(None, CM, LABELS, asv_rates=f.ASVRates(0, 2, 0)), r"must lie in \[0, 1\]"),
+        (lambda: f.bootstrap("sasv_eer", [], [], n=40), "no trials to draw from"),
+        (lambda: f.bootstrap("sasv_eer", SCORES, LABELS, n=40.0), r"whole, got 40\.0"),
+    ],
+)
+def test_wrong_numbers_are_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
 
 
 def test_columns_must_go_together() -> None:

@@ -314,6 +314,8 @@ def _resample(
     seed: int,
     progress: Callable[[], object] | None = None,
 ) -> list[list[Resampled]]:
+    if not systems[0].trials:
+        raise InputError("no trials to draw from")
     once = [system.values(None) for system in systems]
     rows = [np.empty((n, len(values))) for values in once]
     cells = None if clusters is None else _Cells(clusters, systems[0].trials)

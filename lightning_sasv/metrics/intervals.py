@@ -335,7 +335,7 @@ def check_replicates(n: int, alpha: float = 0.05) -> None:
     """Refuse what is no share, and fewer replicates than an interval has ends.
 
     Raises:
-        InputError: ``alpha`` outside (0, 1), or ``n`` below 2/α − 1.
+        InputError: ``alpha`` outside (0, 1), or ``n`` below 2/α − 1 or no whole number.
 
     Example:
         >>> check_replicates(39)
@@ -344,6 +344,8 @@ def check_replicates(n: int, alpha: float = 0.05) -> None:
         raise InputError(
             f"alpha must be a fraction between 0 and 1 (0.05 for 95 % intervals), got {alpha}"
         )
+    if not isinstance(n, int | np.integer):
+        raise InputError(f"the number of replicates must be whole, got {n!r}")
     if outer_rank(n, alpha) < 1:
         raise InputError(
             f"{n} replicates give no {100 * (1 - alpha):g} % interval; "

@@ -28,6 +28,7 @@ import numpy as np
 from lightning_sasv.checks import (
     ArrayLike,
     Floats,
+    as_finite,
     as_scores,
     as_two_classes,
     blocks,
@@ -170,7 +171,7 @@ def ece_curve(pos: ArrayLike, neg: ArrayLike, log10_odds: ArrayLike | None = Non
         array([1.])
     """
     positive, negative = as_two_classes(pos, neg, "ece_curve", "checks.by_class")
-    grid = np.linspace(-2, 2, 81) if log10_odds is None else as_scores(log10_odds, "log10_odds")
+    grid = np.linspace(-2, 2, 81) if log10_odds is None else as_finite(log10_odds, "log10_odds")
     odds = grid * math.log(10)
     x, y = _hull(positive, negative).shares()
     llr = np.log(x) - np.log(y)
@@ -181,7 +182,9 @@ def ece_curve(pos: ArrayLike, neg: ArrayLike, log10_odds: ArrayLike | None = Non
     )
     prior = 2 ** -positive_loss(odds)
     shares = np.stack([prior, 1 - prior], axis=1)
-    return ECECurve(grid, *((np.asarray(losses) * shares).sum(axis=1) for losses in curves))
+    return ECECurve(
+        grid, *((np.reshape(losses, (-1, 2)) * shares).sum(axis=1) for losses in curves)
+    )
 
 
 def positive_loss(scores: Floats) -> Floats:

@@ -31,6 +31,7 @@ from lightning_sasv.checks import (
     UndefinedMetricError,
     as_labels,
     as_scores,
+    as_threshold,
     as_trials,
     as_two_classes,
     check_known,
@@ -142,6 +143,7 @@ def a_dcf(
         DCF(min=0.0, actual=0.0, threshold=-1.0)
     """
     array, codes = as_trials(scores, labels)
+    threshold = None if threshold is None else as_threshold(threshold)
     task = Classes({"sasv": array}, codes).task("sasv")
     return dcf_of(task, a_dcf_weights(as_cost_model(costs)), threshold)
 
@@ -258,8 +260,8 @@ def t_dcf(
         The cost, its CM threshold, and what it was made of.
 
     Raises:
-        InputError: An empty class, a NaN, neither scores nor rates of the verifier, or a verifier
-            so poor that a weight becomes negative.
+        InputError: An empty class, a NaN, neither scores nor rates of the verifier, rates outside
+            [0, 1], or a verifier so poor that a weight becomes negative.
         ValueError: An unknown version.
 
     Example:
@@ -274,6 +276,8 @@ def t_dcf(
         if asv is None:
             raise InputError("t_dcf needs the ASV scores (asv) or fixed error rates (asv_rates)")
         columns["asv"], _ = as_trials(asv, codes, "asv")
+    elif not all(0 <= rate <= 1 for rate in asv_rates):
+        raise InputError(f"asv_rates must lie in [0, 1], got {tuple(asv_rates)}")
     classes = Classes(columns, codes)
     task = classes.task("cm")
     return t_dcf_of(task, asv_rates or rates_at_eer(classes), as_cost_model(costs), version)

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lightning_sasv.checks import ArrayLike, as_two_classes, by_class, check_known
+from lightning_sasv.checks import ArrayLike, as_threshold, as_two_classes, by_class, check_known
 from lightning_sasv.metrics.functional.pav import hull
 from lightning_sasv.metrics.functional.points import (
     Counts,
@@ -179,7 +179,8 @@ def hter(scores: ArrayLike, labels: ArrayLike, threshold: float) -> HTER:
         >>> hter([2.0, 1.0, 0.0, 3.0], ["target", "nontarget", "spoof", "spoof"], 0.5)
         HTER(pooled=0.3333333333333333, macro=0.375)
     """
-    return hter_of(Detection(*map(in_place, by_class(scores, labels))), threshold)
+    parts = map(in_place, by_class(scores, labels))
+    return hter_of(Detection(*parts), as_threshold(threshold))
 
 
 def hter_of(task: Detection, threshold: float) -> HTER:

@@ -40,6 +40,7 @@ from lightning_sasv.checks import (
     check_has_class,
     check_known,
     check_same_length,
+    real,
 )
 from lightning_sasv.metrics.functional.concurrent import (
     Meeting,
@@ -202,7 +203,7 @@ def _meeting(classes: Classes) -> Meeting | None:
 
 
 def _check_rho(rho: float) -> None:
-    if not 0 <= rho <= 1:
+    if not 0 <= real("rho", rho) <= 1:
         raise ValueError(f"rho must lie in [0, 1], got {rho}")
 
 
