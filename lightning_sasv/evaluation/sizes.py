@@ -10,8 +10,9 @@ from typing import Any
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Options
 from lightning_sasv.places import is_counts
+from lightning_sasv.scores.parquet import MAGIC
 from lightning_sasv.scores.sources import names_of_files, roles_of
-from lightning_sasv.scores.text import STDIN
+from lightning_sasv.scores.text import STDIN, first_bytes
 
 ROW_BYTES = 160
 """Memory that a trial takes where all are held in it."""
@@ -39,9 +40,8 @@ def is_counted(
         return "asked for"
     if exact is True or exact == "true" or not all(Path(path).is_file() for path in paths):
         return None
-    largest = max(Path(path).stat().st_size for path in paths)
-    if largest < 10 * MANY and memory is None:
-        return None  # a row has ten bytes at least
+    if memory is None and all(map(_has_few, paths)):
+        return None
     from lightning_sasv.scores.stream import rows_of
 
     rows, columns = max(rows_of(path) for path in paths), 2 + len(sources)
@@ -49,6 +49,11 @@ def is_counted(
         return f"{rows:,} rows with intervals"
     needed = ROW_BYTES * rows * (1 + 0.25 * (columns - 1))
     return f"{rows:,} rows" if needed > memory_for(memory) / 2 else None
+
+
+def _has_few(path: str) -> bool:
+    """Whether a file is too small for many trials: of text a row has ten bytes at least."""
+    return Path(path).stat().st_size < 10 * MANY and first_bytes(Path(path)) != MAGIC
 
 
 def memory_for(text: str | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,21 +97,42 @@ def read_plain(path: Path, how: Reading) -> ScoreTable:
 def _read_text(path: Path, how: Reading) -> ScoreTable:
     source, notes = load(path, how.mend)
     found = find_layout(path, source, how.format, how.labels)
-    layout = found.layout
+    table = read_cells(path, source, found, how.labels)
+    return replace(table, notes=(*notes, *table.notes))
+
+
+def read_cells(
+    path: Path,
+    source: Path | bytes,
+    found: Found,
+    labels: Mapping[str, str],
+    before: int | None = None,
+) -> ScoreTable:
+    """The rows of a text of known layout.
+
+    Args:
+        path: The file, for messages.
+        source: What to read.
+        found: Its layout.
+        labels: What labels mean beyond the words in circulation.
+        before: Lines of the file before a part of it; nothing where all of it is read.
+    """
+    layout, first = found.layout, not before
     numbers = [name for name in found.columns if name == "score" or is_number(name)]
     texts = numbers if layout.absent else []
-    shape = Shape(found.columns, [] if texts else numbers, found.separator, found.header)
+    header = found.header if first else 0
+    shape = Shape(found.columns, [] if texts else numbers, found.separator, header, before or 0)
     grid = read_grid(path, source, shape)
     table = ScoreTable(
         grid.frame, path, layout.name, grid.line, found.guessed,
-        notes=(*notes, *found.notes), hint=found.hint,
+        notes=found.notes if first else (), hint=found.hint,
     )  # fmt: skip
     table = replace(table, frame=_without_absent(table, texts))
-    if found.guessed:
+    if found.guessed and first:
         _refuse_decisions(table, found)
-    if layout.open and not layout.columns:
+    if layout.open and not layout.columns and before is None:
         table = replace(table, frame=_numbers_where_exact(table.frame))
-    table = canonical(table, layout, how.labels)
+    table = canonical(table, layout, labels)
     return _of_verifier(table, layout) if found.guessed else table
 
 

@@ -16,16 +16,23 @@ from typing import BinaryIO
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.limits import LINE_BYTES
+from lightning_sasv.scores.arrays import MAGIC as ARRAYS
 from lightning_sasv.scores.detect import Found, find_layout
 from lightning_sasv.scores.keys import labelled, rows_from
-from lightning_sasv.scores.layouts import LAYOUTS, is_number
+from lightning_sasv.scores.layouts import LAYOUTS
 from lightning_sasv.scores.meaning import canonical, with_role
 from lightning_sasv.scores.parquet import MAGIC
-from lightning_sasv.scores.read import plain_types, with_our_names
+from lightning_sasv.scores.read import (
+    JSON_LINES,
+    plain_types,
+    read_cells,
+    read_plain,
+    with_our_names,
+)
 from lightning_sasv.scores.reading import Reading, turned
 from lightning_sasv.scores.spool import Space
 from lightning_sasv.scores.table import ScoreTable, check_numbers, plain_names
-from lightning_sasv.scores.text import STDIN, Shape, first_bytes, read_grid, refuse_other_kinds
+from lightning_sasv.scores.text import STDIN, UTF16, first_bytes, refuse_other_kinds
 
 PART = 1 << 26
 """Bytes of text that are read at once."""
@@ -108,12 +115,27 @@ def key_parts(key: ScoreTable | str | Path, how: Reading | None = None) -> Itera
 
 def _parts_of(path: Path, how: Reading) -> Iterator[ScoreTable]:
     """The parts of a file, checked."""
-    parquet = str(path) != STDIN and first_bytes(path) == MAGIC
+    start = b"" if str(path) == STDIN else first_bytes(path)
+    if start and _is_held(path, start, how):
+        table = read_plain(path, how)
+        yield from (rows_from(table, first, ROWS) for first in range(0, len(table), ROWS))
+        return
+    parquet = start == MAGIC
     for table in _parquet(path, how) if parquet else _text(path, how):
         checked = check_numbers(table, how.allow_missing)
         if how.ids == "name":
             checked = replace(checked, frame=plain_names(checked.frame))
         yield replace(checked, by_row=True) if how.ids == "none" else checked
+
+
+def _is_held(path: Path, start: bytes, how: Reading) -> bool:
+    """Whether a file is of a kind that is read whole: arrays, JSON lines, text of other lines."""
+    json = how.format == JSON_LINES or (how.format is None and path.suffix == ".jsonl")
+    if json or start in ARRAYS or start.startswith(UTF16):
+        return True
+    with path.open("rb") as file:
+        head = file.read(1 << 16)
+    return start != MAGIC and b"\r" in head and b"\n" not in head
 
 
 def rows_of(path: str | Path) -> int:
@@ -172,14 +194,7 @@ def _text(path: Path, how: Reading) -> Iterator[ScoreTable]:
         if b"\0" in part:
             at = lines + part[: part.index(b"\0")].count(b"\n") + 1
             raise InputError(f"{path}, line {at}: a NUL byte, which no text has; write it again")
-        numbers = [name for name in found.columns if name == "score" or is_number(name)]
-        header = 0 if lines else found.header
-        grid = read_grid(path, part, Shape(found.columns, numbers, found.separator, header, lines))
-        notes = found.notes if not lines else ()
-        table = ScoreTable(
-            grid.frame, path, found.layout.name, grid.line, found.guessed, notes=notes
-        )
-        yield canonical(table, found.layout, how.labels)
+        yield read_cells(path, part, found, how.labels, lines)
         lines += part.count(b"\n")
     if found is None:
         raise InputError(f"{path}, line 1: the file is empty; write it again")

@@ -27,7 +27,7 @@ STDIN = "-"
 """Standard input in the place of a file."""
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:e[+-]?\d+)?", re.I | re.A)
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _KINDS = {
     b"\x1f\x8b": "compressed by gzip",
     b"BZh": "compressed by bzip2",
@@ -100,10 +100,10 @@ def load(path: Path, mend: bool = True) -> tuple[Path | bytes, list[str]]:
     if not start:
         raise InputError(f"{path}, line 1: the file is empty; write it again")
     refuse_other_kinds(path, start)
-    if not start.startswith(_UTF16):
+    if not start.startswith(UTF16):
         _refuse_nul(path)
     line = _find(path, b"\r")
-    marked = start.startswith((codecs.BOM_UTF8, *_UTF16))
+    marked = start.startswith((codecs.BOM_UTF8, *UTF16))
     notes = [f"{path}: lines that begin with {COMMENT} are left out"] if commented(path) else []
     if not marked and not line:
         return path if _is_text(str(path)) else path.read_bytes(), notes
@@ -134,7 +134,7 @@ def _refuse_nul(path: Path) -> None:
 
 def _mended(path: Path) -> bytes:
     content = path.read_bytes()
-    if content.startswith(_UTF16):
+    if content.startswith(UTF16):
         try:
             content = content.decode("utf-16").encode()
         except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation import CountedResults, evaluate, merge
+from lightning_sasv.evaluation import CountedResults, evaluate, merge, sizes
 from lightning_sasv.evaluation.sizes import available_memory, read_size
 from lightning_sasv.files import sha256
 from lightning_sasv.metrics.bounds import bounded_text, ends_text
@@ -244,11 +244,17 @@ def test_families_of_more_systems(files: Path, frame: pl.DataFrame) -> None:
     assert any("counted on other trials" in note for note in apart.notes)
 
 
-def test_many_rows_are_counted_by_themselves(files: Path) -> None:
+def test_many_rows_are_counted_by_themselves(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = evaluate("all.csv", memory="1MB", ci="none")
     assert isinstance(found, CountedResults)
     assert not isinstance(evaluate("all.csv", ci="none"), CountedResults)
     assert read_size("2.5 MB") == 2.5e6
+    monkeypatch.setattr(sizes, "MANY", 1000)
+    few = pl.DataFrame({"label": ["spoof", "nontarget", "target"], "sasv_score": [-1.5, 0.2, 2.0]})
+    pl.concat([few] * 1000).write_parquet("dense.parquet")
+    assert Path("dense.parquet").stat().st_size < 10 * 1000  # of text that would be few rows
+    assert isinstance(evaluate("dense.parquet", ci="trial", replicates=39), CountedResults)
+    assert not isinstance(evaluate("dense.parquet", ci="none"), CountedResults)
 
 
 def test_limits_of_all_cgroups_are_respected(tmp_path: Path) -> None:
