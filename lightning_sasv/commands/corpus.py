@@ -8,6 +8,7 @@ from typing import Any
 from lightning_sasv import data
 from lightning_sasv.commands.arguments import options_of
 from lightning_sasv.console import print_note, print_written
+from lightning_sasv.data.profiles import profile_named
 from lightning_sasv.errors import InputError
 
 
@@ -15,7 +16,9 @@ from lightning_sasv.errors import InputError
 def simulate(**options: Any) -> None:
     """Say what :func:`data.simulate` wrote."""
     corpus, size, out = data.simulate(**options), options["scale"], Path(options["out"])
-    print_note(f"twin corpus (simulated, scale {size:g}): {corpus.sizes} in {out}")
+    alone = profile_named(options["corpus"]).train is None
+    written = f"{len(corpus.eval.trials):,} eval trials" if alone else corpus.sizes
+    print_note(f"twin corpus (simulated, scale {size:g}): {written} in {out}")
 
 
 @options_of(data.import_corpus, typed={"root": list[str]})

@@ -32,7 +32,7 @@ from lightning_sasv.data.protocols import (
     TRIAL_PROTOCOL,
     TrialList,
     UtteranceList,
-    check_enrolled,
+    enrolment_within,
     read_enrolment,
     read_trials,
     read_trials_to_score,
@@ -97,8 +97,8 @@ def _load_trials(root: Path, protocols: Path, split: str, profile: Profile) -> T
         models = mean_models(asv, trials.enrolment(), f"enrolment models of {split}")
     else:
         paths = enrolment_lists(getattr(profile, split), protocols)
-        check_enrolled(paths, asv, asv.source, profile.plain)
-        enrolment = read_enrolment(*paths, plain=profile.plain)
+        claimed = set(trials.speaker.tolist())
+        enrolment = enrolment_within(paths, asv, claimed, asv.source, profile.plain)
         models = mean_models(asv, enrolment, f"enrolment models of {split}")
     named = split if profile.train is not None else "trials"  # of which nothing is measured
     cm = load_embeddings(root, f"cm_embd_{split}")

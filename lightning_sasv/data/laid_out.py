@@ -111,13 +111,22 @@ def _trial_set(data: TrialSet, files: SetFiles, profile: Profile, out: Path) -> 
     trials = replace(rows, utterance=utterance, speaker=speaker)
     found = TrialSet(data.name, trials, asv, cm, asv if profile.pairwise else data.models)
     _write_trials(out, files, found, profile, first, heard)
-    names = files.enrolment[0] if files.enrolment else ()
-    for number, path in enumerate(out / name for name in names):  # by gender: speakers in turn
-        csv = path.suffix == ".csv"
-        sign, head = (",", "model,enrolment\n") if csv else (profile.separator or " ", "")
-        lines = [f"{one}{sign}{used}\n" for one, used in model.items()][number :: len(names)]
-        write_text(path, "".join([head, *lines]))
+    _write_enrolment(out, files, model, profile, data.name)
     return found
+
+
+def _write_enrolment(
+    out: Path, files: SetFiles, model: Mapping[str, str], of: Profile, name: str
+) -> None:
+    """Write what enrols each speaker; a list of both sets has the speakers of both."""
+    names = files.enrolment[0] if files.enrolment else ()
+    shared = [n for group in of.dev.enrolment for n in group] if of.dev and name == "eval" else []
+    for number, path in enumerate(out / one for one in names):  # by gender: speakers in turn
+        csv = path.suffix == ".csv"
+        sign, head = (",", "model,enrolment\n") if csv else (of.separator or " ", "")
+        before = path.read_text() if names[number] in shared else head
+        lines = [f"{one}{sign}{used}\n" for one, used in model.items()][number :: len(names)]
+        write_text(path, "".join([before, *lines]))
 
 
 def _heard(rows: TrialList, first: np.ndarray, probe: np.ndarray) -> np.ndarray:
@@ -199,6 +208,8 @@ def _write(
     kept = {one: column.tolist() for one, column in columns.items() if not known or one in known}
     if not kept:
         raise InputError(f"corpus {of.name}: {layout} has no columns to write")
+    nothing = [BONAFIDE_ATTACK] * len(next(iter(kept.values())))
+    kept |= {one: nothing for one in known if one not in kept}  # which the twin does not have
     path = write_table(out / name, ScoreTable(pl.DataFrame(kept), out / name), layout)
     if of.separator:
         write_text(path, path.read_text().replace(" ", of.separator))

@@ -404,16 +404,34 @@ def enrolled_at(paths: Sequence[Path], name: str) -> str:
     return next((row.where for row in rows if AUDIO_ENDING.sub("", name) in row.utterances), "")
 
 
-def check_enrolled(paths: Sequence[Path], known: Container[str], source: str, plain: bool) -> None:
-    """Refuse enrolment lists with an utterance that has no embedding, and name its line."""
+def enrolment_within(
+    paths: Sequence[Path], known: Container[str], claimed: Container[str], source: str, plain: bool
+) -> dict[str, list[str]]:
+    """Enrolment lists of some embeddings; a list may be of several sets, and enrol others too.
+
+    Args:
+        paths: The lists.
+        known: Utterances that have an embedding.
+        claimed: Models that trials name.
+        source: Where the embeddings are, for messages.
+        plain: As for :func:`read_enrolment`.
+
+    Raises:
+        InputError: A model that is claimed has an utterance without embedding; with its line.
+    """
+    left = set()
     for row in (row for path in paths for row in enrolment_rows(path, plain)):
         lacking = [name for name in row.utterances if name not in known]
-        if lacking:
+        if lacking and row.model not in claimed:
+            left.add(row.model)
+        elif lacking:
             raise InputError(
                 f"{row.where}: no embedding for {len(lacking)} id(s) of the enrolment "
                 f"of {row.model} in {source}, first: {', '.join(lacking[:10])}; extract them or "
                 "correct the list"
             )
+    every = read_enrolment(*paths, plain=plain)
+    return {model: names for model, names in every.items() if model not in left}
 
 
 def write_trials(path: str | Path, trials: TrialList) -> Path:

@@ -423,6 +423,19 @@ def test_folders_that_do_not_tell_their_corpus(twin: Corpus, tmp_path: Path) -> 
     assert recognised(tmp_path) == profile_named("spoofceleb")  # it has most sets
 
 
+def test_the_twin_of_a_corpus_of_ones_own(twin: Corpus, tmp_path: Path) -> None:
+    """The example of the docs: a column that the twin has not, an enrolment list of both sets."""
+    (tmp_path / "own.yaml").write_text(OWN)
+    save_corpus(twin, tmp_path / "own", layout=str(tmp_path / "own.yaml"))
+    assert (tmp_path / "own/protocols/dev.lst").read_text().split("\n")[0].endswith(" target -")
+    again = load_corpus(tmp_path / "own", corpus=str(tmp_path / "own.yaml"))
+    again.check()
+    for split in ("dev", "eval"):
+        mine, theirs = getattr(again, split), getattr(twin, split)
+        assert np.array_equal(mine.trials.label, theirs.trials.label)
+        torch.testing.assert_close(mine.asv_scores, theirs.asv_scores)
+
+
 def test_a_corpus_of_ones_own(twin: Corpus, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(OWN)
     save_corpus(twin, tmp_path)
@@ -597,6 +610,9 @@ def test_the_whole_way_from_spoofceleb_to_wildspoof(
     monkeypatch.chdir(tmp_path)
     for name in ("spoofceleb", "wildspoof"):
         main(["simulate", "--out", name, "--scale", "0.02", "--corpus", name])
+    said = capsys.readouterr().out
+    assert "540 training utterances, 602 dev and 2,079 eval trials in spoofceleb" in said
+    assert "(simulated, scale 0.02): 2,079 eval trials in wildspoof" in said  # it has no others
     enrol_again(Path("spoofceleb"))
     words = ["--data.root", "spoofceleb", "--trainer.max_epochs=1", "--model.systems=[L3c]"]
     main(["fit", *words])
