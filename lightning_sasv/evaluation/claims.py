@@ -24,7 +24,7 @@ FIELDS = ("system", "metric", "set", "published", "source", "files", "dev", "not
 NEEDED = ("system", "metric", "published")
 READING = (
     *READ,
-    *("where", "convention", "costs", "tandem_costs", "asv_rates", "t_eer_rule", "dcf"),
+    *("where", "convention", "costs", "tandem_costs", "asv_rates", "t_eer_rule", "dcf", "cm_dcf"),
 )
 """Options of ``evaluate`` that a claim may set; a convention or costs among them is the named one,
 and no other is tried."""

@@ -19,9 +19,17 @@ from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.run import evaluate
 from lightning_sasv.files import sha256
 from lightning_sasv.metrics.bootstrap import resample
+from lightning_sasv.metrics.functional import ASVSPOOF5_RATES
 from lightning_sasv.metrics.functional.eer import Convention
 from lightning_sasv.metrics.intervals import Interval, Resampled
-from lightning_sasv.metrics.registry import METRICS, Settings, explained_metrics, in_unit
+from lightning_sasv.metrics.registry import (
+    ASV_POINTS,
+    CM_POINTS,
+    METRICS,
+    Settings,
+    explained_metrics,
+    in_unit,
+)
 from lightning_sasv.scores.columns import PAIR, matrices, read_columns, score_names
 from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import read_key
@@ -32,6 +40,8 @@ READ = ("format", "key_format", "columns", "labels", "ids", "negate", "log", "al
 """Options that say how files are read; the others say what is computed."""
 SETS = ("set", "subset", "split")
 """Columns that say which set a trial is of."""
+VERSIONS = {"min_t_dcf": "min_t_dcf_legacy", "min_t_dcf_legacy": "min_t_dcf"}
+"""Versions of the t-DCF, which papers do not always tell apart."""
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 
 
@@ -160,6 +170,8 @@ def others(claim: Mapping[str, Any], found: Results, value: float) -> Iterator[t
         yield way, partial(_recomputed, metric, settings)
     if metric == "t_eer" and "t_eer_rule" not in named:
         yield "closest point", partial(_recomputed, "t_eer_closest", used)
+    if metric in VERSIONS:
+        yield f"version {VERSIONS[metric]}", partial(_recomputed, VERSIONS[metric], used)
     if metric.endswith("_eer") and value > 50 and "negate" not in named:  # larger is worse there
         yield "negated", partial(_recomputed, metric, used, sign=-1)
         for way, settings in _settings(metric, named, used):
@@ -176,21 +188,43 @@ def _recomputed(
     return in_unit(values.get(metric, math.nan), METRICS[metric].unit)
 
 
+Ways: TypeAlias = list[tuple[tuple[str, ...], str, dict[str, Any]]]
+"""Options that name something, its field in the settings, and known values by what they are called."""
+
+
 def _settings(
     metric: str, named: Mapping[str, Any], used: Settings
 ) -> Iterator[tuple[str, Settings]]:
     """Settings that a claim does not name."""
-    if metric == "t_eer" and "t_eer_rule" not in named:
-        yield "reference rule", replace(used, t_eer_rule="reference")
-    elif metric.endswith("eer") and "convention" not in named:
-        for convention in CONVENTIONS:
-            if convention != used.convention:
-                yield convention, replace(used, convention=convention)
-    field = "costs" if metric.endswith("a_dcf") else "tandem_costs"
-    if "dcf" in metric and field not in named:
-        for name, costs in PRESETS.items():
-            if costs != getattr(used, field):
-                yield f"costs {name}", replace(used, **{field: costs})  # type: ignore[arg-type]
+    for options, field, ways in _ways(metric):
+        if not {*options} & named.keys():
+            for way, value in ways.items():
+                if value != getattr(used, field):
+                    yield way, replace(used, **{field: value})
+
+
+def _ways(metric: str) -> Ways:
+    """What a metric depends on."""
+    costs = {f"costs {name}": preset for name, preset in PRESETS.items()}
+    points = {f"point {name}": preset for name, preset in ASV_POINTS.items()}
+    both = ("tandem_costs", "cm_dcf")
+    kinds: dict[str, Ways] = {  # the first that a metric ends with
+        "t_eer": [(("t_eer_rule",), "t_eer_rule", {"reference rule": "reference"})],
+        "eer": [(("convention",), "convention", {name: name for name in CONVENTIONS})],
+        "a_dcf": [(("costs",), "costs", costs)],
+        "asv_min_dcf": [(("dcf",), "asv_points", points)],
+        "asv_act_dcf": [(("dcf",), "asv_points", points)],
+        "min_t_dcf": [
+            (("tandem_costs",), "tandem_costs", costs),
+            (("asv_rates",), "asv_rates", {"ASV rates asvspoof5": ASVSPOOF5_RATES}),
+        ],
+        "t_dcf_legacy": [(("tandem_costs",), "tandem_costs", costs)],
+        "dcf": [
+            (both, "tandem_costs", costs),
+            (both, "cm_point", {"point equal": CM_POINTS["equal"]}),
+        ],
+    }
+    return next((ways for end, ways in kinds.items() if metric.endswith(end)), [])
 
 
 def by_speaker(found: Results, system: str, metric: str, replicates: int) -> Interval | None:

@@ -137,10 +137,35 @@ def test_a_paper_with_the_mean_of_six_seeds_against_one(shared: Path, tmp_path: 
         "min_t_dcf", ".0909", relaid / "a5_track2_score.tsv", relaid / "a5_track2_key.tsv"
     )
     track2["files"][1]["role"] = "key"
-    ours, fixed = judged(tmp_path, track2, {**track2, "options": {"asv_rates": "asvspoof5"}})
-    assert ours.status.startswith("differs")
-    assert f"{ours.value:.4f}" == "0.0162"
+    fixed, own = ({"asv_rates": rates} for rates in ("asvspoof5", "0.1,0.1,0.5"))
+    ours, fixed, own, legacy = judged(
+        *(tmp_path, track2, {**track2, "options": fixed}, {**track2, "options": own}),
+        {**track2, "published": "0.0141"},
+    )
+    assert ours.status == "equal under another convention (ASV rates asvspoof5; 5 tried)"
     assert fixed.status == "equal"
+    assert own.status.startswith("differs")
+    assert legacy.status.startswith("equal under another convention (version min_t_dcf_legacy")
+
+
+def test_points_of_costs_are_conventions_too(shared: Path, tmp_path: Path) -> None:
+    """Only what a metric depends on is tried."""
+    scores, key = (shared / f"data/foreign/voxsrc/VoxSRC2023_val{e}.txt" for e in ("_score", ""))
+    found = evaluate([str(scores)], key=str(key), dcf="sre", ci="none")
+    (values,) = found.metrics.values()
+    vox = claim("asv_min_dcf", f"{values['asv_min_dcf']:.4f}", scores, key)
+    vox["files"][1]["role"] = "key"
+    named = {"options": {"dcf": "voxsrc"}}
+    cm = claim("cm_min_dcf", "0.5", shared / "data/foreign/jspaw/L3_CM.txt")
+    equal = evaluate(cm["files"][0]["path"], cm_dcf="equal", ci="none").metrics["L3_CM"]
+    cm["published"] = f"{equal['cm_min_dcf']:.5f}"
+    listed = vox, {**vox, **named}, cm, {**cm, "options": {"cm_dcf": "0.2,1,1"}}
+    assert [one.status.split("; interval")[0] for one in judged(tmp_path, *listed)] == [
+        "equal under another convention (point sre; 3 tried)",
+        "differs",
+        "equal under another convention (point equal; 4 tried)",
+        "differs",
+    ]
 
 
 PAPER = {
