@@ -189,7 +189,7 @@ def _recomputed(
 
 
 Ways: TypeAlias = list[tuple[tuple[str, ...], str, dict[str, Any]]]
-"""Options that name something, its field in the settings, and known values by what they are called."""
+"""Options that name something, its field in the settings, and known values by their names."""
 
 
 def _settings(
