@@ -181,6 +181,17 @@ def check_yaml(content: bytes | str, where: object) -> None:
             kinds[type(event)](event)
 
 
+MISTAKES = (ValueError, RecursionError, LookupError, AttributeError)
+"""What PyYAML raises beside errors of its own: for ``!!bool x`` a ``KeyError``, say."""
+
+
+def mistake(error: BaseException) -> str:
+    """What PyYAML could not read, in words."""
+    if isinstance(error, (ValueError, RecursionError)):
+        return str(error)
+    return "a value is not of the type that its tag (!!…) says"
+
+
 def parse_yaml(content: bytes | str, where: object) -> Any:
     """Content of YAML of a bounded size; a mistake in it is reported by line.
 
@@ -199,5 +210,5 @@ def parse_yaml(content: bytes | str, where: object) -> Any:
         raise InputError(f"{where}{line}: not valid YAML: {problem}") from None
     except InputError:
         raise
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not valid YAML: {error}") from None
+    except MISTAKES as error:
+        raise InputError(f"{where}: not valid YAML: {mistake(error)}") from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib.util
 import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
@@ -97,6 +98,8 @@ def using(said: Program) -> Iterator[Program]:
     git = {} if said.trust_config else {name: os.environ.get(name, "true") for name in WITHOUT_GIT}
     try:
         with safe_path(said.trust_config), _variables(git):
+            if not said.trust_config:
+                _import_matplotlib_elsewhere()
             yield said
     finally:
         _said = before
@@ -106,6 +109,18 @@ def call_as(said: Program, function: Callable[..., Result], *args: object) -> Re
     """Call a function in another process with what held where the call was asked for."""
     with using(said):
         return function(*args)
+
+
+def _import_matplotlib_elsewhere() -> None:
+    """Keep a ``matplotlibrc`` of the current folder, which can have LaTeX run, out of matplotlib.
+
+    It looks there first, when it is imported; Lightning's metrics import it in every training.
+    """
+    there = os.path.lexists("matplotlibrc") and "matplotlib" not in sys.modules
+    found = importlib.util.find_spec("matplotlib") if there else None
+    if found is not None and found.origin is not None:
+        with chdir(Path(found.origin).parent):
+            importlib.import_module("matplotlib")
 
 
 @contextmanager

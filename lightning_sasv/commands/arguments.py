@@ -28,6 +28,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import read_yaml
+from lightning_sasv.plain import texts
 from lightning_sasv.program import HELP, from_file, program, with_shipped, with_underscores
 from lightning_sasv.terminal import fail
 
@@ -125,6 +126,7 @@ class OneLineErrors:
         except ImportError as error:  # a class in the place of a section
             self.error(str(error), error)
         check_overwrite(bool(config.get("overwrite")), args or ())
+        check_typed("forget", bool(config.get("forget")), args or (), "to remove a speaker's model")
         return config
 
     def format_help(self, *args: Any, **kwargs: Any) -> str:
@@ -154,11 +156,16 @@ def suggestion(message: str, parser: Any) -> str:
 
 def check_overwrite(wanted: bool, words: Sequence[str]) -> None:
     """Let the user alone say that something is to be replaced, not a file that somebody sent."""
-    typed = any(word.partition("=")[0] == "--overwrite" for word in words) and not from_file()
+    check_typed("overwrite", wanted, words, "to replace results")
+
+
+def check_typed(option: str, wanted: bool, words: Sequence[str], what: str) -> None:
+    """Refuse an option that destroys something where a file gave it."""
+    typed = any(word.partition("=")[0] == f"--{option}" for word in words) and not from_file()
     if wanted and not typed and not program().trust_config:
         raise InputError(
-            "overwrite: a file cannot ask to replace results; give --overwrite on the command "
-            "line, or trust the file with --trust-config"
+            f"{option}: a file cannot ask {what}; give --{option} on the command line, or trust "
+            "the file with --trust-config"
         )
 
 
@@ -167,6 +174,14 @@ class CommandParser(OneLineErrors, ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, formatter_class=CommandHelp, allow_abbrev=False, **kwargs)
+
+    def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse; addresses of other machines are the user's to give, not a file's."""
+        config = super().parse_args(*args, **kwargs)
+        for key, value in config.items():
+            for text in texts(value):
+                gate.admit_plain(text, key)
+        return config
 
     def format_help(self, *args: Any, **kwargs: Any) -> str:
         """The help text."""

@@ -27,7 +27,7 @@ from jsonargparse._loaders_dumpers import set_omegaconf_loader
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_text
-from lightning_sasv.limits import INTERPOLATED, YAML_VALUES, check_yaml
+from lightning_sasv.limits import INTERPOLATED, MISTAKES, YAML_VALUES, check_yaml, mistake
 from lightning_sasv.terminal import fail
 
 if TYPE_CHECKING:
@@ -52,7 +52,10 @@ def _bounded(load: Loader) -> Callable[..., Any]:
             check_yaml(text, path or _VALUE)
         except InputError as error:
             fail(str(error))
-        return load(text)
+        try:
+            return load(text)
+        except MISTAKES as error:
+            raise yaml.YAMLError(mistake(error)) from None
 
     return bounded
 

@@ -110,7 +110,8 @@ def measure(
     ratios = class_ratios(fused.asv_llr, fused.cm_llr)
     priors = estimate_priors(ratios)
     far = outside(scorer, reference, new)
-    groups = np.arange(new.shape[1]) * BLOCKS // new.shape[1] if speakers is None else speakers
+    trials = new.shape[1]
+    groups = np.arange(trials) * min(BLOCKS, trials) // trials if speakers is None else speakers
     drawn, shares = _replicates(ratios, far, priors, groups, seed)
     estimates = {str(c): _estimate(priors[c], drawn[:, c]) for c in _ORDER}
     weights = class_weights(reference.label, priors)

@@ -273,6 +273,11 @@ def test_the_command(
     assert found["speakers"] is None
     assert {one["p"] for one in found["scores"].values()} == {None}
     assert "cries wolf" in found["reasons"][-1]
+    for trials in (1, 3, 19):  # fewer than the blocks that are drawn
+        lines = (tmp_path / "unnamed.csv").read_text().splitlines()
+        (tmp_path / "short.csv").write_text("\n".join(lines[: trials + 1]) + "\n")
+        main(["drift", "--bundle", str(bundle), str(tmp_path / "short.csv"), "--json"])
+        assert json.loads(capsys.readouterr().out)["trials"] == trials
     few = write_bundle(tmp_path / "few", systems["B1"], dev, COSTS, name="B1")
     message = failure_of(capsys, "drift", "--bundle", few, tmp_path / "new.csv")
     assert "no log-likelihood ratio" in message

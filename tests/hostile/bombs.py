@@ -48,6 +48,9 @@ YAML = {
     "sixties": "data: " + ":".join(["1"] * 100_000),
     "tagged sixties": 'data: !!int "' + ":".join(["1"] * 100_000) + '"',
     "anchors": "data: [" + ", ".join(["&a 1"] + ["*a"] * 5_000) + "]\n",
+    "no truth value": "data: {root: !!bool x}\n",
+    "no date": "data: {root: !!timestamp x}\n",
+    "no number": "data: {root: !!float ''}\n",
 }
 """Configurations, sweeps and costs."""
 

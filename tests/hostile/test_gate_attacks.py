@@ -171,6 +171,31 @@ def test_no_folder_chooses_the_server_of_comet(here: Path, attack: Attack) -> No
     assert ".comet.config" in attack("fit", "--trainer.logger=CometLogger", *SMALL)
 
 
+OTHERS = {
+    "download": (["download", "sasv2022-scores"], f"mirror: '{SERVER}'\nout: out\n"),
+    "evaluate": (["evaluate"], f"files: ['{SERVER}/x.csv']\n"),
+    "table": (["table", "--seeds=1", "--systems=B1"], f"data: {{root: '{SERVER}'}}\nout: out\n"),
+}
+
+
+@pytest.mark.parametrize("command", OTHERS)
+def test_no_file_sends_another_command_to_a_server(
+    command: str, here: Path, attack: Attack
+) -> None:
+    words, text = OTHERS[command]
+    (here / "x.yaml").write_text(text)
+    assert "leads to another machine" in attack(*words, "--config=x.yaml")
+
+
+def test_no_file_has_a_speaker_forgotten(here: Path, attack: Attack) -> None:
+    (here / "speakers").mkdir()
+    (here / "speakers" / "anna.safetensors").touch()
+    (here / "x.yaml").write_text("forget: anna\nspeakers: speakers\n")
+    assert "give --forget on the command line" in attack("enrol", "--config=x.yaml")
+    main(["enrol", "--forget=anna", "--speakers=speakers"])
+    assert not (here / "speakers" / "anna.safetensors").exists()
+
+
 def test_no_value_is_taken_from_another_file(here: Path, attack: Attack) -> None:
     (here / "secret").write_text("s3cret\n")
     (here / "x.yaml").write_text(f"model: {{systems: '{here / 'secret'}'}}\n")

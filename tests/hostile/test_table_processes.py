@@ -65,6 +65,7 @@ def test_commands_import_nothing_from_the_current_folder(here: Path) -> None:
     command = [str(Path(sys.executable).parent / "lightning"), "table", "--processes=2"]
     command += ["--seeds=1,2", "--seeds_per_job=1", "--systems=B1", "--data.scale=0.02"]
     command += ["--epochs=1", "--replicates=0", "--out=out"]
+    (here / "matplotlibrc").write_bytes(b"\xff")  # not UTF-8: whoever reads it fails
     done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert not (here / MARK).exists()
