@@ -291,10 +291,16 @@ def take_back() -> None:
         _listener.take()
 
 
-def advise(text: str) -> None:
-    """From now on, say this where a signal stops the command: what is kept, and how to go on."""
-    if _listener is not None:
-        _listener.advice = text
+def advise(text: str) -> str:
+    """From now on, say this where a signal stops the command: what is kept, and how to go on.
+
+    Returns:
+        What would have been said.
+    """
+    if _listener is None:
+        return ""
+    former, _listener.advice = _listener.advice, text
+    return former
 
 
 def wait_longer(number: int, seconds: float) -> None:

@@ -19,7 +19,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from lightning_sasv.callbacks.run_folder import own_folder
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json
-from lightning_sasv.signals import PATIENCE, heard, rank, wait_longer
+from lightning_sasv.signals import PATIENCE, advise, heard, rank, wait_longer
 
 NOTE = "slurm.json"
 """File in the folder of a run: which job began it, by which command."""
@@ -85,9 +85,14 @@ def requeue() -> str | None:
     if job is None or _restarted() or rank() != 0:
         return None
     shown = _scontrol("show", "job", job)
-    if shown is None or "Requeue=0" in shown or _scontrol("requeue", job) is None:
+    if shown is None or "Requeue=0" in shown:
         return None
-    return f"finished epochs are kept; job {job} is back in the queue and goes on by itself"
+    said = f"finished epochs are kept; job {job} is back in the queue and goes on by itself"
+    former = advise(said)  # SLURM ends this process, perhaps before its answer is here
+    if _scontrol("requeue", job) is None:
+        advise(former)
+        return None
+    return said
 
 
 def _scontrol(*words: str) -> str | None:

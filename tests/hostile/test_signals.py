@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -334,14 +335,14 @@ def test_extract_keeps_what_it_has_embedded(
 
 
 @contextmanager
-def signal_once(path: Path, number: int) -> Iterator[None]:
-    """Send this process a signal when a file has been written."""
+def signal_once(path: Path, number: int, process: int | None = None) -> Iterator[None]:
+    """Send this or another process a signal when a file has been written."""
     done, begun = threading.Event(), time.time_ns()
 
     def send() -> None:
         while not done.wait(0.02):
             if path.exists() and path.stat().st_mtime_ns > begun:
-                os.kill(os.getpid(), number)
+                os.kill(process or os.getpid(), number)
                 return
 
     thread = threading.Thread(target=send)
@@ -407,6 +408,25 @@ def test_a_job_that_may_not_be_requeued_is_not(
     monkeypatch.setenv("ALLOWED", "0")
     assert "--ckpt_path last" in stopped_fit(FOREVER, signal.SIGUSR1, capsys)
     assert slurm.read_text().splitlines() == ["show job 7"]
+
+
+def test_a_job_that_slurm_ends_amid_its_answer_says_that_it_is_requeued(
+    slurm: Path, tmp_path: Path
+) -> None:
+    """A requeue ends the process that asked for it; one that is refused says how to go on."""
+    for does, expected in {
+        "kill -TERM $PPID; sleep 30": "job 7 is back in the queue and goes on by itself",
+        "exit 1": "go on with --ckpt_path last",
+    }.items():
+        answer = f'case "$1" in requeue) sleep 1; {does};; esac; echo Requeue=1'
+        (tmp_path / "bin" / "scontrol").write_text(f"#!/bin/sh\n{answer}\n")
+        command = [sys.executable, "-m", "lightning_sasv.cli", *FOREVER, "--quiet"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        with signal_once(Path(LAST), signal.SIGUSR1, process.pid):
+            said = process.communicate(timeout=120)[1]
+        assert process.returncode == 75
+        assert said.splitlines()[-1].endswith(expected)
+        shutil.rmtree("runs")
 
 
 def test_a_training_leaves_the_signals_of_others_alone(
