@@ -54,16 +54,25 @@ def sweep(**options: Any) -> None:
     experiment.sweep(**options, tell=_print_runs)
 
 
+def _shown(value: object) -> str:
+    """A value of a point, of a search's numbers four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _print_runs(runs: Sequence[SweepRun]) -> None:
     """A row for each system of each run: the point, its SASV-EER, its folder."""
     from lightning_sasv.metrics.registry import BRIEF, METRICS
     from lightning_sasv.report.tables import make_table
 
-    metric, names = METRICS["sasv_eer"], list(dict.fromkeys(n for run in runs for n in run.point))
+    metric, every = METRICS["sasv_eer"], list(dict.fromkeys(n for run in runs for n in run.point))
+    given = {name: {_shown(run.point.get(name, "")) for run in runs} for name in every}
+    names = [name for name in every if len(runs) == 1 or len(given[name]) > 1]
     table = make_table([*names, "system"], ["dev", "eval"], title=f"{metric.title()} of the runs")
     table.add_column("folder", overflow="fold")
+    for column in table.columns[: len(names)]:  # numbers stay readable where lines are short
+        column.no_wrap, column.overflow = False, "fold"
     for run in runs:
-        values, folder = [str(run.point.get(name, "")) for name in names], run.folder
+        values, folder = [_shown(run.point.get(name, "")) for name in names], run.folder
         for system, entry in read_metrics(folder / METRICS_FILE).items() if folder else ():
             rates = [value_of(values_in(entry, split), "sasv_eer") for split in SPLITS]
             found = [metric.text(rate, BRIEF) for rate in rates]

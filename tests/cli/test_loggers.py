@@ -49,6 +49,18 @@ def test_tensorboard_holds_what_the_csv_file_holds() -> None:
     assert last.value == pytest.approx(metrics_in(RUN)["L3c"]["eval"]["sasv_eer"], rel=1e-6)
 
 
+def test_tensorboard_alone_is_the_folder_of_the_run() -> None:
+    """Results, configuration and checkpoints lie beside its events, and nowhere else."""
+    logger = "pytorch_lightning.loggers.TensorBoardLogger"
+    words = ["--trainer.logger", logger, "--trainer.logger.save_dir", "board"]
+    main(["fit", "--config", "L3c", *words, *SMALL[:1], "--trainer.max_epochs=1", "--quiet"])
+    [run] = [path.parent for path in Path().rglob("metrics.json")]
+    assert run == Path("board/lightning_logs/version_0")
+    assert {path.name for path in Path().iterdir()} == {"board"}
+    assert {"config.yaml", "checkpoints", "scores", "fitted"} <= {p.name for p in run.iterdir()}
+    main(["test", str(run), "--quiet"])
+
+
 def test_mlflow_keeps_a_run_in_a_folder() -> None:
     main(["fit", "--config", "L3c", "--config", write_example("mlflow.yaml"), *SMALL])
     from mlflow.tracking import MlflowClient

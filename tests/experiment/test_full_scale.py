@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -11,14 +12,21 @@ import torch
 from lightning_sasv.callbacks import KeepBest
 from lightning_sasv.cli import main
 from lightning_sasv.data import Corpus, make_twin
+from lightning_sasv.fusion import SYSTEMS
+from lightning_sasv.fusion.rules import fuse
+from lightning_sasv.metrics.functional import sasv_eers
 from lightning_sasv.metrics.intervals import over_seeds
 from lightning_sasv.models import SASVModule
 from lightning_sasv.report.draws import draw_seeds
 from lightning_sasv.report.table1 import PAPER, make_rows, order_checks
 from lightning_sasv.results import read_metrics
+from lightning_sasv.scores import read_scores
 from tests.helpers import best_checkpoint, quiet_trainer, run_measured, shared_data
 
 pytestmark = pytest.mark.slow
+
+ROWS = {"B1": 21.45, "B1c": 3.07, "L2": 4.05, "L2c": 1.72, "L3": 1.55, "L3c": 1.57}
+"""SASV-EER %, as it was before Post and B1v2 had networks of their own."""
 
 
 def test_the_systems_come_out_in_the_order_of_the_paper(tmp_path: Path) -> None:
@@ -31,6 +39,20 @@ def test_the_systems_come_out_in_the_order_of_the_paper(tmp_path: Path) -> None:
     assert [check.statement for check in checks if not check.holds] == []
     assert "9 of 9 checks hold" in shown
     assert 0.2 < 2 * peak < 3
+    rates = {name: own["sets"]["eval"]["values"]["sasv_eer"] for name, own in metrics.items()}
+    shared = {name: _by_the_shared_network(tmp_path / "out", name) for name in ("Post", "B1v2")}
+    assert 100 * np.array([*shared.values()]) == pytest.approx([1.583, 2.332], abs=2e-3)
+    assert rates["Post"] < shared["Post"]
+    assert rates["B1v2"] <= 0.0195
+    assert {name: round(100 * rates[name], 2) for name in ROWS} == ROWS
+
+
+def _by_the_shared_network(folder: Path, name: str) -> float:
+    """Mean SASV-EER of a system's rule on the scores that the other systems fuse."""
+    files = [read_scores(one) for one in sorted(folder.glob("seed*/scores/eval.csv"))]
+    assert len(files) == 6
+    fused = [(fuse(SYSTEMS[name]["rule"], 0.5, one.asv, one.cm), one.label) for one in files]
+    return float(np.mean([sasv_eers(*one).sasv for one in fused]))
 
 
 @pytest.fixture(scope="module")
