@@ -159,11 +159,16 @@ class _Listener:
                 if number == 0:
                     return
                 if number == _REPEAT:
-                    time.sleep(AGAIN)
-                    self.repeated += 1  # so that it is not taken for a second one
-                    os.kill(os.getpid(), self.first or signal.SIGTERM)
+                    self.send_again()
                 if number in self.own:
                     self._note(number)
+
+    def send_again(self) -> None:
+        """Repeat the signal, unless the command has ended meanwhile and nobody would hear it."""
+        time.sleep(AGAIN)
+        if not self.raised:
+            self.repeated += 1  # so that it is not taken for a second one
+            os.kill(os.getpid(), self.first or signal.SIGTERM)
 
     def _left(self) -> float | None:
         """Seconds until the end may not be waited for any longer."""
@@ -239,7 +244,6 @@ def _ears(to_the_end: bool) -> Iterator[_Listener]:
     before = {one: signal.getsignal(one) for one in ALL}
     hook = sys.unraisablehook
     listener = _listener = _Listener(to_the_end)
-    listener.take()
     sys.unraisablehook = listener.could_not_raise
     if to_the_end:
         atexit.register(ignore_signals)  # as the interpreter ends it gives handlers up
@@ -247,6 +251,7 @@ def _ears(to_the_end: bool) -> Iterator[_Listener]:
     thread = threading.Thread(target=listener.stand_by, name="signals", daemon=True)
     thread.start()
     try:
+        listener.take()  # now that everybody is there who has to hear
         yield listener
     finally:
         listener.raised = True
