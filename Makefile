@@ -39,7 +39,7 @@ $(READY): pyproject.toml constraints.txt constraints-hashed.txt
 setup: $(READY)  ## Create the environment in .venv
 
 test: $(READY)  ## Run all tests
-	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 20 $(ARGS)
 
 slurm-test: $(READY)  ## Run jobs on a real SLURM of two nodes, set up here (root, Debian; else skipped)
 	$(BIN)/python -m tests.slurm $(ARGS)
