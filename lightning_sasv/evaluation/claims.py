@@ -15,7 +15,7 @@ from lightning_sasv.evaluation.recomputing import READ, FilesOfClaims, by_speake
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.files import read_yaml
 from lightning_sasv.metrics.registry import METRICS, in_unit
-from lightning_sasv.report.referee_text import write_page
+from lightning_sasv.report.results_text import write_page
 
 PLAIN = re.compile(r"(?:± ?|[+-])?(?=.{1,20}$)(\d+(\.\d*)?|\.\d+)", re.ASCII)
 """A value as papers print it; ``± 0.23`` is half the length of its 95 % interval."""

@@ -36,8 +36,6 @@ from lightning_sasv.trials import SPLITS, TWIN
 _KNOWN = read_json(Path(__file__).with_name("table1.json"))
 PAPER: dict[str, dict[str, float]] = _KNOWN["paper"]
 """Table 1 of Wang et al. (Interspeech 2024): six-seed means on SASV 2022 eval, rates in %."""
-PAPER_HALF_WIDTHS: dict[str, float] = _KNOWN["half_widths"]
-"""Half the length of the paper's 95 % intervals of the SASV-EER, in %."""
 FINGERPRINT: str = _KNOWN["fingerprint"]
 """Of the trials of SASV 2022 eval."""
 
