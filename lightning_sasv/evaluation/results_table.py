@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -185,8 +185,31 @@ class Results:
             if self.options.weights:
                 entry["weights"] = self.options.weights
             entry["by"] = {column: groups[name] for column, groups in self.groups.items()}
+            entry |= self._errors(name)
             systems[name] = {"sets": {self.set_name: entry}}
         return as_content(systems, [one.as_dict() for one in self.comparisons])
+
+    def _errors(self, name: str) -> dict[str, Any]:
+        """Errors of attacks and speakers at one threshold, and intervals of the attacks."""
+        attacks, speakers = self.attacks.get(name, {}), self.speakers.get(name, {})
+        shares = {
+            group: {"spoofs": a.spoofs, "accepted": a.accepted} for group, a in attacks.items()
+        }
+        counts = {group: one._asdict() for group, one in speakers.items()}
+        errors = {"attack": shares, "speaker": counts}
+        ends = {
+            group: {"spf_eer": {**self.draws.plain(one.spf_eer), "drawn": self._of_attacks}}
+            for group, one in attacks.items()
+            if one.spf_eer is not None
+        }
+        found = {"errors": {column: own for column, own in errors.items() if own}}
+        found["by_intervals"] = {"attack": ends} if ends else {}
+        return {key: own for key, own in found.items() if own}
+
+    @property
+    def _of_attacks(self) -> list[str]:
+        """What is drawn for intervals of single attacks."""
+        return ["trial"] if self.draws.drawn == ("trial",) else ["speaker"]
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text: a ``metrics.json`` of version 2."""
@@ -201,18 +224,19 @@ class Results:
         return pl.DataFrame(list(self._rows()), kinds, orient="row").fill_nan(None)
 
     def _rows(self) -> Iterable[tuple[Any, ...]]:
-        drawn, none = " × ".join(self.draws.drawn), (None,) * 5
         pooled = f"weights={self.options.weights}" if self.options.weights else None
         for name, values in self.metrics.items():
             for metric, value in values.items():
-                one = self.intervals.get(name, {}).get(metric)
-                ends = (one.low, one.high, one.method, drawn, one.replicates) if one else none
+                ends = _cells(self.intervals.get(name, {}).get(metric), self.draws.drawn)
                 yield (name, self.set_name, pooled, metric, value, *ends)
         for column, systems in self.groups.items():
             for name, groups in systems.items():
                 for group, values in groups.items():
+                    attack = self.attacks.get(name, {}).get(group) if column == "attack" else None
+                    own = {"spf_eer": attack.spf_eer} if attack else {}
                     for metric, value in values.items():
-                        yield (name, self.set_name, f"{column}={group}", metric, value, *none)
+                        ends = _cells(own.get(metric), self._of_attacks)
+                        yield (name, self.set_name, f"{column}={group}", metric, value, *ends)
 
     def to_pandas(self) -> Any:
         """:meth:`to_polars` as a frame of pandas, which must be installed."""
@@ -259,6 +283,13 @@ class Results:
         if not overwrite and Path(path).exists() and ",".join(COLUMNS) not in head(Path(path)):
             refuse(path, "something else than values and intervals", "another --csv")
         return write_text(path, self.to_polars().write_csv())
+
+
+def _cells(one: Interval | None, drawn: Sequence[str]) -> tuple[Any, ...]:
+    """Ends, method, what was drawn and replicates of an interval, where there is one."""
+    if one is None:
+        return (None,) * 5
+    return one.low, one.high, one.method, " × ".join(drawn), one.replicates
 
 
 def _one(known: dict[str, Any], name: str, what: str) -> Any:

@@ -297,6 +297,8 @@ def test_breakdown_by_speaker_says_whose_errors_they_are(
         assert one.misses == (own & (labels == TrialClass.TARGET) & ~accepted).sum()
         assert one.accepted_spoofs == (own & (labels == TrialClass.SPOOF) & accepted).sum()
         assert one.eer == result.groups["speaker"]["B"][name]["sasv_eer"]
+    errors = result.to_dict()["systems"]["B"]["sets"][result.set_name]["errors"]["speaker"]
+    assert errors == {name: one._asdict() for name, one in result.speakers["B"].items()}
     print_evaluation(result)
     shown = capsys.readouterr().out
     first = next(iter(result.speakers["B"].values()))
@@ -334,6 +336,11 @@ def test_breakdown_by_attack_is_about_the_attack(
         assert one.spf_eer is not None
         assert (one.spf_eer.low, one.spf_eer.high) == (judge.low, judge.high)
         assert result.groups["attack"]["A"][name]["spf_eer"] == judge.value
+        entry = result.to_dict()["systems"]["A"]["sets"][result.set_name]
+        assert entry["errors"]["attack"][name] == {"spoofs": one.spoofs, "accepted": one.accepted}
+        assert entry["by_intervals"]["attack"][name]["spf_eer"]["high"] == judge.high
+        rows = result.to_polars().filter(group=f"attack={name}", metric="spf_eer")
+        assert rows.select("low", "drawn", "n").rows() == [(judge.low, "speaker", 39)]
     print_evaluation(result)
     shown = capsys.readouterr().out
     by_attack = shown[shown.index("A by attack") :]
