@@ -173,8 +173,10 @@ def _moved(found: Drift) -> list[str]:
 
 
 def _no_p(found: Drift) -> str:
-    whose = "the trials" if found.speakers is None else "dev's trials"
+    whose = "the trials name no speakers"
+    if found.speakers is not None:
+        whose = "dev's trials name no speakers, or one alone"
     return (
-        f"no p-values: {whose} name no speakers, and a test of single trials cries wolf, because "
-        "those of one speaker are alike"
+        f"no p-values: {whose}, and a test of single trials cries wolf, because those of one "
+        "speaker are alike"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,21 +72,43 @@ def test_bounds_limit_the_llrs_and_then_the_score(
     assert np.array_equal(held.accepted, accept(FusedScores(a, c, c), costs))
 
 
-@pytest.mark.parametrize("name", ["L3t", "B1"])
-def test_one_trial_gives_plain_numbers_equal_to_those_of_many(
+NONLINEAR = {"rule": "nonlinear", "rho": 0.5}
+OTHERS: dict[str, dict[str, Any]] = {
+    "given": {"calibration": "given", **NONLINEAR},
+    "pav": {"calibration": "pav", **NONLINEAR},
+    "pav of a density": {"density": "student_t", "calibration": "pav", **NONLINEAR},
+    "mixture": {"density": "mixture", "components": 2, **NONLINEAR},
+    "tied": {"density": "tied", "rule": "linear"},
+    "cascade": {"density": "diagonal", "calibration": "paper", "rule": "cascade"},
+    "ranks": {"density": "gaussian", "transform": "rank", **NONLINEAR},
+    "standard": {"density": "student_t", "transform": "standard", **NONLINEAR},
+    "quadratic": {"calibration": "multinomial", "order": "quadratic", **NONLINEAR},
+}
+
+
+@pytest.mark.parametrize("name", [*SYSTEMS, *OTHERS])
+def test_one_trial_and_many_are_equal_to_torch(
     name: str, systems: dict[str, FusionSystem], dev: Scores, far: Scores
 ) -> None:
-    scorer = scorer_of(systems[name], dev, PRESETS["equal"])
-    many = scorer(far.asv[:30], torch.from_numpy(far.cm[:30]))
-    for row in range(30):
-        one = scorer(float(far.asv[row]), float(far.cm[row]))
-        assert isinstance(one.accepted, bool)
-        assert isinstance(one.score, float)
-        assert isinstance(one.reason, str)
-        assert one.accepted == many.accepted[row]
-        assert one.score == pytest.approx(many.score[row])
-        assert one.reason == many.reason[row]
-        assert one.decision == many.decision[row] == ("accept" if one.accepted else "reject")
+    system = systems.get(name)
+    if system is None:
+        system = FusionSystem(**OTHERS[name]).fit(dev.asv, dev.cm, dev.label)
+    scorer, rows = scorer_of(system, dev, PRESETS["equal"]), range(0, len(far), 9)
+    many = scorer(far.asv, torch.from_numpy(far.cm), bounds=False)
+    ones = [scorer(float(far.asv[row]), float(far.cm[row]), bounds=False) for row in rows]
+    by_torch = system(far.asv, far.cm)
+    for side, expected in zip(("asv_llr", "cm_llr", "score"), by_torch, strict=True):
+        if getattr(many, side) is not None:
+            near = pytest.approx(expected.numpy(), rel=1e-12, abs=1e-12)
+            assert getattr(many, side) == near
+            near = pytest.approx(expected.numpy()[rows], rel=1e-12, abs=1e-12)
+            assert np.array([getattr(one, side) for one in ones]) == near
+    if many.asv_llr is not None:
+        assert np.array_equal(many.accepted, accept(by_torch, scorer.costs).numpy())
+    assert [one.decision for one in ones] == many.decision[rows].tolist()
+    assert [one.reason for one in ones] == many.reason[rows].tolist()
+    assert {type(one.accepted) for one in ones} == {bool}
+    assert {type(one.score) for one in ones} == {float}
     single = scorer(far.asv[:1], far.cm[:1])
     assert single.reason.shape == single.score.shape == (1,)
 

@@ -270,7 +270,11 @@ def bad_recordings(folder: Path, hours: Path) -> dict[str, tuple[Path, str]]:
     (folder / "cut.flac").write_bytes(whole[: len(whole) // 2])
     (folder / "stream.flac").write_bytes(with_length(whole, 0))
     wave = 0.1 * np.sin(np.arange(32_000))
+    half = sound("half.wav", wave)
+    half.write_bytes(half.read_bytes()[:30_000])
     return {
+        "half": (half, "cut short, its header says that more was to follow"),
+        "still": (sound("still.wav", np.full(32_000, 0.3)), "nothing but silence"),
         "text": (text, "cannot be read as audio"),
         "empty": (empty, "cannot be read as audio"),
         "cut": (folder / "cut.flac", "cut short"),
@@ -353,6 +357,25 @@ def test_one_recording_in_any_form_is_one_recording(
         if apart < 0.1:
             assert np.abs(found.waveform - whole).max() <= apart
         assert found.waveform.std() == pytest.approx(whole.std(), rel=0.1)
+
+
+def test_a_wav_file_of_a_pipe_has_no_length_and_is_whole(place: Place, tmp_path: Path) -> None:
+    whole, _ = soundfile.read(place["x"])
+    soundfile.write(tmp_path / "x.wav", whole, 16_000)
+    content = (tmp_path / "x.wav").read_bytes()
+    at = content.index(b"data") + 4
+    for size in (b"\xff" * 4, b"\xff\xff\xff\x7f"):
+        piped = content[:4] + size + content[8:at] + size + content[at + 4 :]
+        assert len(read_recording(piped, 16_000, None).waveform) == len(whole)
+    cut = content[: 3 * len(content) // 4]
+    assert len(read_recording(cut, 16_000, 4_000).waveform) == 4_000  # what is wanted is there
+
+
+def test_a_name_that_is_no_text_is_a_name(place: Place, tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/\xff.flac"
+    with open(path, "wb") as file:  # noqa: PTH123
+        file.write(place["x"].read_bytes())
+    assert read_recording(os.fsdecode(path), 16_000, None).seconds == 1.0
 
 
 def test_a_file_that_may_not_be_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
