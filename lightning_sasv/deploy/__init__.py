@@ -1,6 +1,6 @@
 """A fitted system as one checked folder, and the scorer that answers from it.
 
-``load(folder)`` needs numpy and safetensors, and neither torch nor Lightning.
+``load(folder)`` needs numpy, and neither torch nor Lightning.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import os
@@ -142,10 +143,12 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
             listener.bind((host, port))
             listener.listen(2048)
         except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+            taken = getattr(error, "errno", None) == errno.EADDRINUSE
+            advice = "is another service there? Choose another --port" if taken else ""
             raise InputError(
-                f"cannot listen at {host}, port {port}: {reason}; is another service there? "
-                "Choose another --port"
+                f"cannot listen at {host}, port {port}: {reason}; "
+                f"{advice or 'choose another --host or --port'}"
             ) from None
         yield listener
 

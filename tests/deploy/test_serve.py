@@ -355,6 +355,8 @@ def test_a_port_in_use_is_named_before_anything_is_loaded(capsys: Capture) -> No
     assert port in message
     assert "Choose another --port" in message
     assert "no bundle at nowhere" in failure_of(capsys, "serve", "--bundle=nowhere", "--port=0")
+    message = failure_of(capsys, "serve", "--bundle", "nowhere", "--port", "99999")
+    assert message.endswith("port must be 0-65535; choose another --host or --port\n")
 
 
 def test_others_may_not_listen_in_without_a_token(
@@ -412,7 +414,11 @@ def test_a_bundle_of_scores_says_so_to_recordings(
     service = Service(place._replace(bundle=made), tmp_path, "--host", "::1")
     assert service.stop() == 0
     assert f"http://[::1]:{service.port} (the form)" in service.log.read_text()
-    service = Service(place._replace(bundle=made), tmp_path)
+    service = Service(place._replace(bundle=made), tmp_path, "--connections", "4")
+    silent = [service.connect() for _ in range(6)]  # nothing else ends them
+    assert service.ask("GET", "/health")[0] == 503
+    for connection in silent:
+        connection.close()
     status, found, _ = service.verify(enrol=b"any", probe=b"thing")
     assert (status, "takes scores, not audio" in found["detail"]) == (422, True)
     assert service.ask("GET", "/health")[1]["recordings"] is False
