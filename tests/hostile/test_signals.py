@@ -209,7 +209,7 @@ def test_a_second_signal_ends_at_once() -> None:
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 def test_the_first_and_the_last_moment(number: signal.Signals) -> None:
-    """As soon as it listens; and when its work is done, while the interpreter takes itself apart."""
+    """As soon as it listens; and while the interpreter takes itself apart, its work done."""
 
     def run(what: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", WORK, what, str(int(number))]
