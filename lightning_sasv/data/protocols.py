@@ -20,14 +20,11 @@ from lightning_sasv.scores.table import TEXT
 from lightning_sasv.scores.text import lines_of, load, split
 from lightning_sasv.trials import UNKNOWN, TrialClass
 
-TRIALS, UTTERANCES, ENROLMENT = "sasv2022-protocol", "asvspoof2019-cm-protocol", "enrolment"
+TRIALS, UTTERANCES = "sasv2022-protocol", "asvspoof2019-cm-protocol"
 UNLABELLED = "trials"
 """Layouts of the kinds of protocols."""
 TRAIN_PROTOCOL = "ASVspoof2019.LA.cm.train.trn.txt"
 TRIAL_PROTOCOL = "ASVspoof2019.LA.asv.{split}.gi.trl.txt"
-ENROLMENT_PROTOCOLS = tuple(
-    f"ASVspoof2019.LA.asv.{{split}}.{gender}.trn.txt" for gender in ("female", "male")
-)
 MARKER = "corpus.json"
 """File that says which corpus a folder holds; simulated ones carry it."""
 
@@ -69,7 +66,7 @@ class TrialList:
             if found.setdefault(model, own) != own:
                 at = "" if self.where is None else f"{self.where(row)}: "
                 raise InputError(f"{at}model {model} is enrolled with {found[model]} and {own}")
-        return {model: own.split(",") for model, own in found.items()}
+        return {model: re.split(r"\s*,\s*", own) for model, own in found.items()}
 
     def place(self, names: np.ndarray, known: Container[str]) -> str:
         """Beginning of a message about the first trial whose name in a column is not known."""

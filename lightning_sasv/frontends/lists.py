@@ -232,7 +232,7 @@ def plan(
     if protocol is not None and not Path(protocol).is_dir():
         word = re.search(r"\.(train|dev|eval)\.", Path(protocol).name)
         split = (_SPLIT_NAMES[word[1]] if word else "") if name is None else name
-        table, utterances = _read_list(Path(protocol))
+        table, utterances = read_list(protocol)
         paths = [Path(one) for one in enrolment]
         lines = Lines(table.where, table.frame["utterance"], enrolment=paths)
         return [Split(split, utterances, read_enrolment(*paths), lines)]
@@ -260,18 +260,14 @@ def _all_recordings(audio: AudioFolder) -> tuple[Utterance, ...]:
     return _unique(found, str(audio.root))
 
 
-def read_list(path: str | Path) -> tuple[Utterance, ...]:
-    """Utterances of a list, each once.
+def read_list(path: str | Path) -> tuple[ScoreTable, tuple[Utterance, ...]]:
+    """A list as a table, and its utterances, each once.
 
     A line holds an utterance or a path (one column), an utterance and its path (two), or is one of
     a trial list (``speaker utterance attack key``) or of a CM protocol (``speaker utterance -
     attack key``), or of any other list or table whose layout is known.
     """
-    return _read_list(Path(path))[1]
-
-
-def _read_list(path: Path) -> tuple[ScoreTable, tuple[Utterance, ...]]:
-    """A list as a table, and its utterances."""
+    path = Path(path)
     line, first = next(lines_of(path, load(path)[0]), (1, "-"))
     columns = len(first.split())
     if columns == 2 and "," in first:

@@ -73,7 +73,7 @@ class ScoreTable:
         if self.by_row:
             return ()
         if "utterance" not in self:
-            return ("speaker",) if "utterances" in self else ()
+            return ()
         if "speaker" not in self or self.has_cm_labels:
             return ("utterance",)
         return IDS

@@ -93,7 +93,7 @@ def write(path: Path, text: str) -> str:
     ],
 )
 def test_lists(tmp_path: Path, text: str, found: list[tuple[str, str]]) -> None:
-    read = read_list(write(tmp_path / "list.txt", text))
+    _, read = read_list(write(tmp_path / "list.txt", text))
     assert read == tuple(Utterance(*pair) for pair in found)
 
 
@@ -164,7 +164,7 @@ def test_lists_that_were_misread(tmp_path: Path, shared: Path) -> None:
         ("wildspoof/submission.tsv", "UTT_"),
         ("asvspoof2021/DF.CM.trial_metadata.txt", "DF_E_"),
     ):
-        found = read_list(lines / name)
+        _, found = read_list(lines / name)
         assert all(one.id.startswith(first[:2]) for one in found), name
         assert found[0].id.startswith(first), name
     with pytest.raises(InputError, match="looks like an enrolment list; give --enrolment"):
