@@ -17,7 +17,7 @@ from lightning_sasv.files import write_text
 from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for
 from lightning_sasv.places import head, refuse
 from lightning_sasv.report.table1_text import latex_heading, latex_text
-from lightning_sasv.report.tables import value_text
+from lightning_sasv.report.tables import value_text, worst_shares
 
 HEADINGS = ("system", "metric", "set", "published", "recomputed", "verdict", "what explains it")
 _HTML = re.compile(r"<(?!https?://[^\s<>]+>)")
@@ -53,7 +53,7 @@ def _lines(result: Any, bold: str, text: Any = str) -> list[list[str]]:
 def _notes(result: Any) -> list[str]:
     """What the numbers are: title, caption, whose misses they are, what is bold."""
     bold = any(result.best(metric.name) for metric in _main(result))
-    shares = [f"{name} {100 * one.worst_share:.0f} %" for name, one in result.draws.misses.items()]
+    shares = [f"{name} {share}" for name, share in worst_shares(result.draws.misses).items()]
     found = [result.title, result.caption]
     if shares and result.intervals:
         found.append(f"misses of the worst speaker: {', '.join(shares)}")

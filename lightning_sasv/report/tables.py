@@ -55,7 +55,7 @@ def print_evaluation(result: Any) -> None:
         result: An ``evaluation.Results``.
     """
     intervals, draws = result.intervals, result.draws
-    share = {name: f"{100 * one.worst_share:.0f} %" for name, one in draws.misses.items()}
+    share = worst_shares(draws.misses)
     rows = {"misses of the worst speaker": share} if intervals and share else {}
     print_metrics(result.metrics, intervals, result.title, result.caption, rows)
     for column, systems in result.groups.items():
@@ -64,6 +64,18 @@ def print_evaluation(result: Any) -> None:
             print_groups(system, column, groups, more.get(system), result.defined)
     for metric in dict.fromkeys(one.metric for one in result.comparisons):
         print_comparisons(result, metric)
+
+
+def worst_shares(misses: Mapping[str, Any]) -> dict[str, str]:
+    """Share of the misses that the worst speaker has, by system.
+
+    Args:
+        misses: ``metrics.speakers.Concentration`` of each.
+    """
+    return {
+        name: f"{100 * one.worst_share:.0f} %" if one.misses else "no misses"
+        for name, one in misses.items()
+    }
 
 
 def print_counted(result: Any) -> None:

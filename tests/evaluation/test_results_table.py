@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import lightning_sasv
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation import Results, evaluate
@@ -140,6 +142,26 @@ assert "scipy.optimize" not in sys.modules, "it takes longer to import than all 
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("kind", "right"), [("float", True), ("str", False)])
+def test_users_programs_see_the_types(tmp_path: Path, kind: str, right: bool) -> None:
+    """``py.typed`` is in the wheel (``test_dependencies``); the types behind it are told apart."""
+    pytest.importorskip("mypy", reason="mypy is there in CI")
+    program = tmp_path / "user.py"
+    program.write_text(
+        "from lightning_sasv.evaluation import evaluate\n"
+        f'value: {kind} = evaluate("x.csv").value("L3c", "sasv_eer")\n'
+    )
+    command = [sys.executable, "-m", "mypy", "--no-site-packages", "--ignore-missing-imports"]
+    command += ["--follow-imports=silent", f"--cache-dir={os.devnull}", str(program)]
+    root = Path(lightning_sasv.__file__).parents[1]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(root)},
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert (done.returncode == 0) == right, done.stdout
+    assert ('expression has type "float", variable has type "str"' in done.stdout) != right
 
 
 def test_tables_for_papers_and_notebooks(found: Results) -> None:
