@@ -18,7 +18,13 @@ import numpy as np
 from lightning_sasv.checks import EmptyClassError, Floats, UndefinedMetricError
 from lightning_sasv.counting.gathered import FEW, Gathered, Mask, gather, parted
 from lightning_sasv.counting.views import view_of
-from lightning_sasv.metrics.binned import Binned, BinnedClasses, Bounded, View
+from lightning_sasv.metrics.binned import (
+    Binned,
+    BinnedClasses,
+    Bounded,
+    View,
+    multipliable,
+)
 from lightning_sasv.metrics.bounds import available, bounded, cheaper_tandems, crossing_bins
 from lightning_sasv.metrics.functional.cllr import negative_loss, positive_loss
 from lightning_sasv.metrics.functional.dcf import a_dcf_weights
@@ -145,8 +151,8 @@ def _task(name: str) -> str:
 def _bins_of(name: str, task: str, view: View, settings: Settings) -> Mask:
     """Bins of the column of one task."""
     _, positive, negative = TASKS[task]
-    p = view.counts[[int(code) for code in positive]].sum(axis=0)
-    kinds = [view.counts[int(code)] for code in negative]
+    p = multipliable(view.counts[[int(code) for code in positive]].sum(axis=0))
+    kinds = [multipliable(view.counts[int(code)]) for code in negative]
     n = np.sum(kinds, axis=0)
     if name.endswith("_eer") and settings.convention != "rocch":
         return crossing_bins(p, n)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +178,22 @@ class Bounded(NamedTuple):
     exact: bool
 
 
+_MULTIPLIABLE = 1 << 30
+"""Trials of each of three classes whose products fit into 64 bits."""
+
+
+def multipliable(counts: NDArray[np.int64]) -> NDArray[Any]:
+    """Trials of a class in bins as numbers whose products with those of others do not overflow.
+
+    Floats hold whole numbers up to 2^53; their products are rounded by 1e-16.
+
+    Example:
+        >>> [multipliable(np.array([k])).dtype.kind for k in (2**29, 2**31)]
+        ['i', 'f']
+    """
+    return counts if int(counts.sum()) < _MULTIPLIABLE else counts.astype(np.float64)
+
+
 class Binned(Steps):
     """One class of trials in bins, whose losses and counts at cuts are known exactly.
 
@@ -196,7 +212,7 @@ class Binned(Steps):
         loss: tuple[Callable[[Floats], Floats], float],
     ) -> None:
         memo: dict[Hashable, Floats] = {}
-        super().__init__(values, weights, memo)
+        super().__init__(values, multipliable(weights), memo)
         self._cuts, self._loss = cuts, loss
 
     def up_to(self, thresholds: Floats | float) -> object:

@@ -145,7 +145,7 @@ def _labels_words(content: Mapping[str, Any], unit: str) -> Iterator[str]:
     if helps:
         first = min(helps, key=lambda row: int(row["n"]))
         yield (
-            f"A threshold from {first['n']:,} labelled {unit} is better than the carried one in "
+            f"A threshold from {_number(first, 'labelled ')} is better than the carried one in "
             f"95 % of draws: HTER {_hter(first)}, carried {100 * first['carried']:.2f} %."
         )
     elif rows:
@@ -159,9 +159,9 @@ def _labels_words(content: Mapping[str, Any], unit: str) -> Iterator[str]:
         yield f"Few labels make it worse than the carried threshold: {listed}."
 
 
-def _number(row: Mapping[str, Any]) -> str:
-    """``1 speaker``, ``500 trials``."""
-    return f"{row['n']:,} {row['unit'] if row['n'] > 1 else row['unit'][:-1]}"
+def _number(row: Mapping[str, Any], kind: str = "") -> str:
+    """``1 speaker``, ``500 labelled trials``."""
+    return f"{row['n']:,} {kind}{row['unit'] if row['n'] > 1 else row['unit'][:-1]}"
 
 
 def _hter(row: Mapping[str, Any]) -> str:

@@ -121,6 +121,30 @@ def test_cells_beyond_32_bits_are_widened() -> None:
     assert column.counts(len(state.rows)).max() == np.iinfo(np.int32).max + 1
 
 
+def test_more_trials_than_products_of_64_bits_hold(tmp_path: Path) -> None:
+    """Each trial 3·10⁹ times: values stay what they are, kept and merged."""
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 3, 400).astype(np.int8)
+    scores = np.round(rng.normal(size=400) + 1.5 * (labels == 1), 1)
+    names = ["sasv_eer", "sv_eer", "min_a_dcf", "cllr_min"]
+    many = 3_000_000_000
+    for convention in ("interpolated", "max", "rocch", "asvspoof"):
+        own = Settings(convention=convention)  # type: ignore[arg-type]
+        state = Counts()
+        state.add(labels, rng.choice(["a", "b"], 400), sasv=scores)
+        wanted, table = state.metrics(own, names), state.columns["sasv"]
+        table._counts = table.counts(len(state.rows)).astype(np.int64) * many
+        table._fine, table._trials = table.fine * many, 400 * many
+        again = Counts.load(state.save(tmp_path / "x.counts.safetensors"))
+        both = again + Counts.load(tmp_path / "x.counts.safetensors")
+        assert sum(both.trials.values()) == 800 * many
+        found = both.metrics(own, names)
+        for name in names if convention != "asvspoof" else names[2:]:  # which is to a trial
+            assert found[name][:3] == pytest.approx(wanted[name][:3], abs=1e-9), name
+        for name, one in both.bootstrap(names, "speaker", 39, settings=own).items():
+            assert found[name].low - 1e-9 <= one.value <= found[name].high + 1e-9, name
+
+
 def test_products_of_large_counts_are_exact() -> None:
     state = count({**_some(), "labels": np.array([0, 1, 2], np.int8)})
     column = state.columns["sasv"]
