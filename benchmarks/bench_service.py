@@ -170,7 +170,7 @@ def bench_audio(folder: Path, data: Path) -> list[bool]:
     import torch
 
     from lightning_sasv.deploy.before_fusion import whole_way
-    from lightning_sasv.models.cm_head import CMHead
+    from lightning_sasv.models.heads import CMHead
 
     state = {f"head.{name}": value for name, value in CMHead().state_dict().items()}
     (folder / "run" / "checkpoints").mkdir(parents=True)

@@ -23,8 +23,12 @@ def optimisation(config: Namespace) -> tuple[Choice | None, Choice | None]:
     """
     settings = inspect.signature(SASVModule).parameters
     for name in ("lr", "weight_decay") if config.get("optimizer") else ():
-        if config.model[name] != settings[name].default:
-            raise InputError(f"model.{name} is that of our Adam; give --optimizer.{name} instead")
+        usual, given = settings[name].default, config.model[name]
+        if given != usual:
+            raise InputError(
+                f"model.{name} {given:g} is that of our Adam; give --optimizer.{name} instead (a "
+                f"configuration's is put out of use by --model.{name} {usual:g})"
+            )
     first, second = (_chosen(config.get(key)) for key in OPTIMISATION)
     return first, second
 

@@ -27,8 +27,13 @@ from lightning_sasv.experiment.recipe import (
     make_corpus,
     read_group,
 )
-from lightning_sasv.experiment.seed_folder import SeedFolder, failures, fill
-from lightning_sasv.experiment.trainer import device_settings, make_trainer
+from lightning_sasv.experiment.seed_folder import (
+    SeedFolder,
+    device_settings,
+    failures,
+    fill,
+    make_trainer,
+)
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.fusion import KNOWN, FusionSettings, build_system

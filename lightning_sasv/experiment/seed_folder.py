@@ -1,4 +1,4 @@
-"""The folder of one seed of a table: what is finished in it, and filling it."""
+"""The folder of one seed of a table: what is finished in it, and filling it; and its Trainer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pytorch_lightning import LightningDataModule
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pytorch_lightning import Callback, LightningDataModule, Trainer
 
 from lightning_sasv import results
-from lightning_sasv.callbacks import FitFusion, WriteResults
+from lightning_sasv.callbacks import FitFusion, LeaveSignals, WriteResults
+from lightning_sasv.callbacks.standard import usable
 from lightning_sasv.callbacks.write_results import finish
-from lightning_sasv.checkpoints import identity
+from lightning_sasv.checkpoints import AtomicCheckpointIO, identity
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.recipe import damaged, digest, read_noted
-from lightning_sasv.experiment.trainer import make_trainer
+from lightning_sasv.experiment.recipe import Recipe, damaged, digest, read_noted
 from lightning_sasv.files import write_json
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.fusion import KNOWN, FusionSettings, build_system
@@ -111,6 +112,29 @@ class SeedFolder:
         names = [name for name in self.metrics() if name not in (*KNOWN, *systems)]
         earlier = {name: read_fitted(results.fitted_file(self.path, name)).config for name in names}
         return replace(self, own={**self.own, **cast("Mapping[str, FusionSettings]", earlier)})
+
+
+def make_trainer(callbacks: Sequence[Callback], **settings: Any) -> Trainer:
+    """A Trainer as in ``configs/base.yaml``."""
+    return Trainer(
+        **{"devices": 1, **settings, "accelerator": usable(settings.get("accelerator", "auto"))},
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        deterministic=True,
+        callbacks=[*callbacks, LeaveSignals()],
+        plugins=[AtomicCheckpointIO()],
+        enable_model_summary=False,
+    )
+
+
+def device_settings(recipe: Recipe) -> dict[str, str]:
+    """Device and precision that a Trainer takes on this machine, by their plain names."""
+    try:
+        made = make_trainer([], logger=False, enable_checkpointing=False, **recipe.trainer)
+    except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"the Trainer refuses its settings: {said}") from None
+    return {"accelerator": made.strategy.root_device.type, "precision": str(made.precision)}
 
 
 def fill(

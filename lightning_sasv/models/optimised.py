@@ -100,7 +100,10 @@ class Optimised(Checkpointed):
         """Adam over all stacked heads, or what was chosen; elementwise, so each has its own."""
         groups = self.parameter_groups()
         if self.lr_decay and (self.optimizer or self.lr_scheduler):
-            raise InputError("model.lr_decay is of our own Adam; leave it, or --lr_scheduler, out")
+            raise InputError(
+                "model.lr_decay is of our own Adam; leave it out (--model.lr_decay 0), or another "
+                "optimiser and schedule"
+            )
         if self.optimizer is None:
             fused = self.device.type in ("cpu", "cuda")
             made: optim.Optimizer = optim.Adam(

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from lightning_sasv.fusion import SYSTEMS, FusionSystem, fit_systems
-from lightning_sasv.models.cm_head import CMHead
+from lightning_sasv.models.heads import CMHead
 from lightning_sasv.trials import Scores
 from tests.deploy.recordings import export_whole, write_training, write_voice, write_weights
 

@@ -13,7 +13,7 @@ from lightning_sasv.fitted import save_system
 from lightning_sasv.frontends import AASIST, ECAPA
 from lightning_sasv.frontends.aasist import VARIANTS
 from lightning_sasv.fusion import FusionSystem
-from lightning_sasv.models.cm_head import CMHead
+from lightning_sasv.models.heads import CMHead
 from lightning_sasv.scores import write_scores
 from lightning_sasv.trials import Scores
 

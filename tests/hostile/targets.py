@@ -11,7 +11,7 @@ import yaml
 from lightning_sasv.cli import main
 from lightning_sasv.counting import Counts
 from lightning_sasv.data.protocols import TRAIN_PROTOCOL
-from lightning_sasv.models.cm_head import CMHead
+from lightning_sasv.models.heads import CMHead
 from lightning_sasv.places import COUNTS
 from lightning_sasv.scores import write_scores
 from tests.bad_input.cases import good_files

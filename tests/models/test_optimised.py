@@ -18,7 +18,7 @@ from lightning_sasv.data.loaders import IGNORE, TrainBlocks
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.optimised import Choice
-from tests.helpers import quiet_trainer, shared_data
+from tests.helpers import failure_of, quiet_trainer, shared_data
 from tests.models.test_cm_head import plain_copy
 from tests.models.test_module import same, weights
 
@@ -126,3 +126,15 @@ def test_what_has_no_meaning_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=reason):
         fit(twin, tmp_path, **settings)
+
+
+def test_our_settings_beside_another_optimiser_are_refused_with_a_way_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["fit", "--config", "E2", "--data.scale=0.01", "--optimizer", "torch.optim.SGD"]
+    words += ["--optimizer.lr=0.1", "--check"]
+    assert "by --model.lr 5e-05" in failure_of(capsys, *words)
+    module = SASVModule(lr_decay=1e-4)
+    module.optimizer = SGD
+    with pytest.raises(InputError, match=r"--model\.lr_decay 0"):
+        module.configure_optimizers()
