@@ -545,7 +545,8 @@ def _source(folder: Path, seed: int | None = None) -> tuple[Path, list[str]]:
     first = next((path for path in named if path in done), named[0])
     lacking = [path.name for path in seeds if path not in done]
     said = "Figures are" if (folder / METRICS_FILE).is_file() else "Figures and numbers below are"
-    notes = [f"{said} those of {first.name}, one of {len(seeds)} seeds (--seed chooses)."]
+    others = "--seed chooses, --seed all makes a page of each"
+    notes = [f"{said} those of {first.name}, one of {len(seeds)} seeds ({others})."]
     if lacking:
         notes.append(f"Not finished: {', '.join(lacking)}.")
     return first, notes
