@@ -258,10 +258,10 @@ class _Product:
         self._parts = []
         for code in TrialClass:
             own = np.flatnonzero(codes == int(code))
-            part = block_of(counts, order[own], ascending)
-            trials = np.asarray(part.sum(axis=0)).reshape(-1)
+            trials = np.asarray(counts[order[own]].sum(axis=0)).reshape(-1)[ascending]
             used, largest = np.flatnonzero(trials), float(trials.max(initial=0))
-            single = part[:, used].astype(np.float32 if largest < _EXACT else part.dtype)
+            part = block_of(counts, order[own], ascending[used])
+            single = part.astype(np.float32) if largest < _EXACT else part
             more = losses[order[own]], rejected[order[own]]
             self._parts.append((own, used, single, largest, *more))
 
@@ -275,7 +275,9 @@ class _Product:
             place[:, used] = drawn.astype(kind) @ part.astype(kind, copy=False)
             with np.errstate(invalid="ignore"):
                 sums = drawn * loss[None]
-            losses.append(np.where(drawn > 0, sums, 0.0).sum(axis=1))
+            if not np.isfinite(loss).all():  # 0 times infinity is nothing
+                sums[drawn == 0] = 0.0
+            losses.append(sums.sum(axis=1))
             rejected.append(drawn @ cut)
         return Block(counts, np.stack(rejected), np.stack(losses), self.cuts)
 
