@@ -35,6 +35,9 @@ LARGE = 300_000
 """Trials of which intervals take long: they are made if asked for."""
 
 
+UNKNOWN = "no intervals: speakers are not known (no column speaker); --ci trial draws trials"
+
+
 @dataclass(frozen=True)
 class Options:
     """What is wanted of an evaluation: the parameters of :func:`.run.evaluate`, read."""
@@ -157,8 +160,10 @@ def draw(scored: Systems, wanted: Options, begin: Begin | None = None) -> Draws:
     way = "known" if wanted.ci in (None, "none") else str(wanted.ci)
     drawn, compares = scored.drawn(way), wanted.compare and len(scored.columns) > 1
     check_reference(list(scored.columns), wanted)
-    if not compares and (wanted.ci == "none" or (wanted.ci is None and drawn == ("trial",))):
+    if wanted.ci == "none" and not compares:
         return Draws(wanted)
+    if wanted.ci is None and drawn == ("trial",) and not compares:
+        return Draws(wanted, notes=(UNKNOWN,))
     if wanted.ci is None and not compares and scored.labels.size > LARGE:
         return Draws(wanted, notes=(f"no intervals of {scored.labels.size:,} trials unless --ci",))
     check_replicates(wanted.replicates)

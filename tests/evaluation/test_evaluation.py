@@ -189,7 +189,9 @@ def test_what_is_drawn_depends_on_what_is_known(table: ScoreTable) -> None:
     assert "act_a_dcf" in found.intervals["A"]
     assert "cllr_min" not in found.intervals["A"], "the main metrics, unless --ci is given"
     nobody = replace(plain, frame=plain.frame.drop("speaker"))
-    assert not evaluate_tables({"x": nobody}, Options()).intervals
+    told = evaluate_tables({"x": nobody}, Options())
+    assert not told.intervals
+    assert any("no intervals: speakers are not known" in note for note in told.notes)
     known = evaluate_tables({"x": nobody}, Options(compare=True, replicates=99, systems=("A", "B")))
     assert known.draws.drawn == ("trial",)
     assert not known.intervals, "no interval that would be too narrow, unless asked for"
