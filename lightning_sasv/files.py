@@ -7,9 +7,11 @@ import json
 import math
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,17 @@ def is_file(path: str | Path) -> bool:
         return False
 
 
+def open_at_once(path: str | Path) -> BufferedReader:
+    """Open a file to read its bytes; a pipe that nobody writes to is empty, and not waited for."""
+
+    def opened(name: str, flags: int) -> int:
+        handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+        os.set_blocking(handle, True)
+        return handle
+
+    return open(path, "rb", opener=opened)
+
+
 def _read(path: str | Path, what: str) -> bytes:
     """Content of a file; ``what`` it is, e.g. "sweep file", is part of the message if it fails.
 
@@ -186,10 +199,12 @@ def _read(path: str | Path, what: str) -> bytes:
     """
     parts: list[bytes] = []
     try:
-        with Path(path).open("rb") as file:
+        with open_at_once(path) as file:
             while part := file.read(_CHUNK):
                 parts.append(part)
                 TEXT_BYTES.check(path, _CHUNK * (len(parts) - 1) + len(part))
+            if not parts and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise InputError(f"cannot read {path}: a pipe, and nobody writes to it")
     except OSError as error:
         raise InputError(f"cannot read {what}{' ' * bool(what)}{path}: {error.strerror}") from None
     return b"".join(parts)
@@ -332,7 +347,7 @@ def write_arrays(
 def sha256(path: str | Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     try:
-        with Path(path).open("rb") as file:
+        with open_at_once(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None

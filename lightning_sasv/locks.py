@@ -23,7 +23,7 @@ from datetime import datetime
 from pathlib import Path
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import check_links, ensure_directory
+from lightning_sasv.files import check_links, ensure_directory, open_at_once
 from lightning_sasv.places import LOCK
 from lightning_sasv.program import program
 
@@ -131,7 +131,7 @@ def owner_of(folder: str | Path) -> Owner | None:
 def _read(file: Path) -> Owner | None:
     """The owner of a lock file; nobody where there is none."""
     try:
-        with file.open("rb") as opened:
+        with open_at_once(file) as opened:
             content = json.loads(opened.read(_LARGEST))
         owner = Owner(**content)
         texts = {**content, "pid": ""}.values()
@@ -286,7 +286,7 @@ def _replace(temporary: Path, file: Path, owner: Owner) -> bool:
     Of several who see a dead lock at the same moment, one at a time looks again and replaces it.
     """
     try:
-        dead = file.open("rb")
+        dead = open_at_once(file)
     except FileNotFoundError:
         return False
     with dead:

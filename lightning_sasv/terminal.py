@@ -48,6 +48,16 @@ def clean(text: object) -> str:
     return _CONTROLS.sub(_escaped, str(text))
 
 
+def in_a_row(text: str) -> str:
+    r"""A text in a line or cell of Markdown, neither of which it ends; it links to nothing.
+
+    Example:
+        >>> print(in_a_row("a|b\n[c](d)"))
+        a\|b [c]\(d)
+    """
+    return clean(" ".join(text.split())).replace("|", r"\|").replace("](", r"]\(")
+
+
 def _nearest(error: UnicodeError) -> tuple[str, int]:
     """Error handler of encoding: the nearest text that the encoding knows."""
     if not isinstance(error, UnicodeEncodeError):

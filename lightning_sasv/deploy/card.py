@@ -18,6 +18,7 @@ from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.files import write_text
 from lightning_sasv.fusion.conformal import outside_in_words
 from lightning_sasv.fusion.doubts import warning_lines
+from lightning_sasv.terminal import clean, in_a_row
 from lightning_sasv.trials import CLASS_ORDER, Scores
 
 MARKDOWN, PAGE = "CARD.md", "card.html"
@@ -193,7 +194,7 @@ def _licences(content: Mapping[str, Any]) -> list[str]:
 
 
 def _markdown(title: str, sections: Sequence[Section]) -> str:
-    parts = [f"# {title}", f"Figures are in [{PAGE}]({PAGE})."]
+    parts = [f"# {_plain(title)}", f"Figures are in [{PAGE}]({PAGE})."]
     for one in sections:
         parts.append(f"## {one.title}")
         parts += ["\n".join(f"- {_plain(line)}" for line in one.lines)] if one.lines else []
@@ -205,7 +206,11 @@ def _markdown(title: str, sections: Sequence[Section]) -> str:
 
 def _plain(cell: str) -> str:
     """Text that makes no table, no tag and no line of its own."""
-    return " ".join(cell.split()).replace("|", "\\|").replace("<", "&lt;")
+    return in_a_row(cell).replace("<", "&lt;")
+
+
+def _html(text: str) -> str:
+    return escape(clean(text))
 
 
 STYLE = """
@@ -216,15 +221,15 @@ table{border-collapse:collapse;font-size:14px}td,th{border-bottom:1px solid #d9d
 
 
 def _page(title: str, sections: Sequence[Section]) -> str:
-    parts = [f"<h1>{escape(title)}</h1>"]
+    parts = [f"<h1>{_html(title)}</h1>"]
     for one in sections:
-        parts.append(f"<section><h2>{escape(one.title)}</h2>")
-        parts += [f"<p>{escape(line)}</p>" for line in one.lines]
+        parts.append(f"<section><h2>{_html(one.title)}</h2>")
+        parts += [f"<p>{_html(line)}</p>" for line in one.lines]
         if one.table:
             head, *rows = one.table
-            parts.append(f"<table><tr>{''.join(f'<th>{escape(c)}</th>' for c in head)}</tr>")
+            parts.append(f"<table><tr>{''.join(f'<th>{_html(c)}</th>' for c in head)}</tr>")
             for row in rows:
-                parts.append(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>")
+                parts.append(f"<tr>{''.join(f'<td>{_html(c)}</td>' for c in row)}</tr>")
             parts.append("</table>")
         parts += [f"<figure>{one.figure}</figure>" if one.figure else "", "</section>"]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
@@ -232,7 +237,7 @@ def _page(title: str, sections: Sequence[Section]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"<title>{_html(title)}</title><style>{STYLE}</style></head><body>"
         + "\n".join(parts)
         + "</body></html>\n"
     )

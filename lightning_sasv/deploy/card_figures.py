@@ -11,6 +11,7 @@ import numpy as np
 from lightning_sasv.checks import Floats
 from lightning_sasv.deploy.card_tables import Attack
 from lightning_sasv.deploy.scorer import Scorer
+from lightning_sasv.terminal import clean
 from lightning_sasv.trials import CLASS_ORDER, Scores
 
 WIDTH, HEIGHT, EDGE = 640, 420, 48
@@ -64,7 +65,7 @@ def attack_bars(attacks: Sequence[Attack]) -> str:
             )
             start += width
         shown = f"{100 * one.accepted:.2f} % accepted, {100 * one.unsure:.2f} % unsure"
-        parts.append(f'<text x="4" y="{y + 12}">{escape(one.name[:12])}</text>')
+        parts.append(f'<text x="4" y="{y + 12}">{escape(clean(one.name[:12]))}</text>')
         parts.append(f'<text x="{start + 4:.1f}" y="{y + 12}" font-size="10">{shown}</text>')
     return _svg(parts, 24 + 22 * len(attacks), "spoofs accepted and unsure, by attack")
 

@@ -56,6 +56,8 @@ def members_of(archive: Path) -> tuple[list[Member], str]:
     found: list[Member] = []
     if archive.name.lower().endswith(PACKED):
         return found, f"{archive} is compressed and was not looked into: unpack it"
+    if not archive.is_file():  # a pipe would be waited for
+        return found, f"{archive} is no file"
     try:
         size = archive.stat().st_size
         with tarfile.open(archive, "r:") as tar:

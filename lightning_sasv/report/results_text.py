@@ -18,6 +18,7 @@ from lightning_sasv.metrics.registry import ON_PAGE, Metric, metrics_for
 from lightning_sasv.places import head, refuse
 from lightning_sasv.report.table1_text import latex_heading, latex_text
 from lightning_sasv.report.tables import value_text, worst_shares
+from lightning_sasv.terminal import in_a_row
 
 HEADINGS = ("system", "metric", "set", "published", "recomputed", "verdict", "what explains it")
 _HTML = re.compile(r"<(?!https?://[^\s<>]+>)")
@@ -67,13 +68,9 @@ def as_markdown(result: Any) -> str:
         result: An ``evaluation.Results``.
     """
     headings = ["system", *(metric.title() for metric in _main(result))]
-    rows = [headings, ["---"] * len(headings), *_lines(result, "**{}**", _in_a_row)]
+    rows = [headings, ["---"] * len(headings), *_lines(result, "**{}**", in_a_row)]
     lines = ["| " + " | ".join(cells) + " |" for cells in rows]
     return "\n".join([*lines, "", "; ".join(_notes(result)) + "."]) + "\n"
-
-
-def _in_a_row(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
 
 
 def as_latex(result: Any) -> str:
@@ -147,4 +144,4 @@ def write_page(
 
 def _one_line(text: str) -> str:
     """Text that ends neither a cell nor a line, and holds no HTML."""
-    return _in_a_row(_HTML.sub("&lt;", text))
+    return in_a_row(_HTML.sub("&lt;", text))

@@ -40,6 +40,7 @@ from lightning_sasv.report.table1 import (
 )
 from lightning_sasv.report.tables import make_table
 from lightning_sasv.results import warnings_of, write_tables
+from lightning_sasv.terminal import clean
 from lightning_sasv.trials import TWIN
 
 TABLE: Decimals = BRIEF
@@ -130,7 +131,7 @@ PAIRS = "t-EER of the pairs of scores, whatever rule fuses them; mean over seeds
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    return clean(" ".join(text.split()))
 
 
 _ENDS = ("method", "drawn", "replicates", "seeds", "speakers")

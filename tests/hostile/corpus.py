@@ -155,5 +155,6 @@ NAMES = {
     "home": "~/outside",
     "controls": "a\x1b[2Jb",
     "right to left": "a\u202eb",
+    "link": "[a](javascript:alert(1))",
 }
 """Names of speakers, utterances, attacks that a careless program would stumble over."""

@@ -15,6 +15,7 @@ import torch
 from lightning_sasv.data.embeddings import FORMAT, EmbeddingStore
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import load, write_bundle
+from lightning_sasv.deploy.card import MARKDOWN, PAGE
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import write_json
 from lightning_sasv.fitted import HEADER, read_fitted, save_system
@@ -59,6 +60,19 @@ def test_names_in_score_files(name: str, here: Path, attack: Attack) -> None:
     attack("report", "out/f", refused=False)
     page = (here / "out" / "f" / "report.html").read_text(encoding="utf-8")
     assert SCRIPT not in page
+
+
+@pytest.mark.parametrize("name", ["script", "controls", "right to left", "link"])
+def test_names_on_cards(name: str, here: Path, attack: Attack) -> None:
+    scores_of(NAMES[name], here / "x.csv")
+    attack("fuse", "--dev=x.csv", "--eval=x.csv", "--out=out/f", "--systems=L3t", refused=False)
+    attack("export", "--fitted=out/f", "--system=L3t", "--out=out/b", refused=False)
+    for file in (MARKDOWN, PAGE):
+        text = (here / "out" / "b" / file).read_text()
+        assert "alert" in text or "a\\" in text  # it is shown
+        assert not {"\x1b", "\u202e"} & {*text}
+        assert SCRIPT not in text
+        assert "](javascript" not in text or file == PAGE  # where it is no link
 
 
 @pytest.mark.parametrize("part", ["system", "corpus", "attack", "folder", "table"])

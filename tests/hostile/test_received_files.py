@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import tarfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.search import suggest
-from lightning_sasv.files import read_json, sha256
+from lightning_sasv.files import read_json, read_yaml, sha256
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.frontends.archives import members_of
 from lightning_sasv.frontends.audio import read_audio
@@ -32,6 +34,8 @@ from lightning_sasv.frontends.manifest import FORMAT, MANIFEST
 from lightning_sasv.frontends.recordings import read_recording
 from lightning_sasv.frontends.runtime import Fbank, GraphFrontEnd
 from lightning_sasv.fusion import build_system
+from lightning_sasv.locks import lock
+from lightning_sasv.places import LOCK
 from lightning_sasv.program import Program, using
 from lightning_sasv.scores import read_table
 from tests.hostile.conftest import Attack
@@ -326,6 +330,28 @@ def test_a_page_of_claims_holds_no_html(here: Path, attack: Attack) -> None:
     (here / "x.yaml").write_text(json.dumps(content))
     attack("referee", "x.yaml", "--markdown=out/x.md", refused=False)
     assert "<" not in (here / "out" / "x.md").read_text()
+
+
+def test_pipes_in_a_folder_are_not_waited_for(here: Path, attack: Attack) -> None:
+    """A tar file can hold some; one that somebody writes to is read, as ``--config <(…)`` is."""
+    for place in ("x/metrics.json", f"x/{LOCK}", "x.tar", "config.yaml"):
+        (here / place).parent.mkdir(exist_ok=True)
+        os.mkfifo(here / place)
+    with pytest.raises(InputError, match="nobody writes to it"):
+        read_json(here / "x" / "metrics.json")
+    assert "nobody writes to it" in attack("init", "--config=config.yaml")
+    with pytest.raises(InputError, match="does not say who"):
+        lock(here / "x").__enter__()
+    assert members_of(here / "x.tar") == ([], f"{here / 'x.tar'} is no file")
+    end, start = os.pipe()
+
+    def write() -> None:
+        os.write(start, b"a: 1")
+        os.close(start)
+
+    threading.Timer(0.2, write).start()
+    assert read_yaml(f"/dev/fd/{end}") == {"a": 1}
+    os.close(end)
 
 
 def test_a_name_that_no_folder_can_have(here: Path, attack: Attack) -> None:
