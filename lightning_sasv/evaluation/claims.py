@@ -170,6 +170,7 @@ def _verdict(claim: Mapping[str, Any], read: FilesOfClaims, replicates: int) -> 
     try:
         found = read(claim)
         system, metric = _system(claim, found), claim["metric"]
+        _check_columns(metric, found.systems.columns.get(system))
         value = in_unit(found.value(system, metric), METRICS[metric].unit)
         if claim["published"].startswith("±"):
             return _interval_verdict(claim, found, system, replicates)
@@ -199,6 +200,13 @@ def _verdict(claim: Mapping[str, Any], read: FilesOfClaims, replicates: int) -> 
     return Verdict(claim, value, f"differs{where} ({shown}){turned}")
 
 
+def _check_columns(metric: str, columns: Mapping[str, Any] | None) -> None:
+    """Raise where a system lacks the scores that a metric is computed from."""
+    lacking = [name for name in METRICS[metric].columns if name not in (columns or {})]
+    if columns and lacking and not METRICS[metric].of_rates:
+        raise InputError(f"{metric} needs {' and '.join(lacking)} scores, which the files lack")
+
+
 def _interval_verdict(
     claim: Mapping[str, Any], found: Results, system: str, replicates: int
 ) -> Verdict:
@@ -222,6 +230,7 @@ def _interval_verdict(
 def _system(claim: Mapping[str, Any], found: Results) -> str:
     """The system of a claim in its files: the only one, or the one of its name."""
     able = [name for name, own in found.metrics.items() if claim["metric"] in own]
+    able = able or [*found.metrics]
     if claim["system"] in able or len(able) != 1:
         return str(claim["system"])
     return able[0]

@@ -39,10 +39,10 @@ from lightning_sasv.trials import CLASS_ORDER, SPLITS
 
 
 def make_table(left: Iterable[str], right: Iterable[str], **look: Any) -> Table:
-    """A table of columns of words on the left and of numbers on the right, none of them broken."""
+    """A table of columns of words on the left, folded where they are too long, and of numbers."""
     table = Table(**look)
     for heading in left:
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, overflow="fold")
     for heading in right:
         table.add_column(heading, justify="right", no_wrap=True)
     return table

@@ -81,6 +81,8 @@ def test_differences_and_what_cannot_be_recomputed(
     file = write_scores(tmp_path / "eval.csv", scores)
     first = claim("sasv_eer", "28.5", file, source="Table 1", note="one seed")
     wrong = [{"path": str(file), "sha256": "0" * 64}]
+    pl.read_csv(file).drop("asv_score", "cm_score").write_csv(tmp_path / "one.csv")
+    alone = [{"path": "one.csv", "sha256": sha256(tmp_path / "one.csv")}]
     claims = [
         {**first, "system": "A"},
         {**first, "system": "A", "published": "28.1"},
@@ -89,11 +91,12 @@ def test_differences_and_what_cannot_be_recomputed(
         {**first, "files": []},
         {**first, "files": [{"path": "no.csv", "sha256": "0"}]},
         {**first, "metric": "sasv_err"},
+        {**first, "metric": "policy_a_dcf", "files": alone},
     ]
     for number, words in enumerate((
         "equal", "differs, inside the interval by speaker (", "differs; interval by speaker (",
         "eval.csv has another SHA-256)", "(no score files)", "(no file no.csv)",
-        "did you mean sasv_eer?)",
+        "did you mean sasv_eer?)", "policy_a_dcf needs asv and cm scores, which the files lack)",
     )):  # fmt: skip
         (found,) = judged(tmp_path, claims[number])
         assert words in found.status, found
@@ -103,6 +106,21 @@ def test_differences_and_what_cannot_be_recomputed(
     assert "28.5" in shown
     assert "equal" in shown
     assert "A, sasv_eer: Table 1; one seed" in shown
+
+
+def test_long_names_leave_room_for_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    file = write_scores(tmp_path / "eval.csv", toy_scores(60))
+    long = {"system": "a system with a name of forty-one letters", "set": "eval, costs asvspoof5"}
+    judged(tmp_path, claim("cm_eer", "12.3456", file) | long)
+    main(["referee", str(tmp_path / "claims.yaml"), "--replicates", "39"])
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert "12.3456" in shown
+    assert "differs" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
