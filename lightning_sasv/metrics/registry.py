@@ -17,6 +17,7 @@ import numpy as np
 
 from lightning_sasv.checks import (
     ArrayLike,
+    Codes,
     EmptyClassError,
     Floats,
     UndefinedMetricError,
@@ -135,6 +136,8 @@ class Settings:
 DEFAULTS = Settings()
 _WHOLE = 1e9
 """What a group weighs, where trials do not count once each."""
+_LEAST = 1e6
+"""Fractions of smaller sums would show in the rates, which count whole numbers."""
 
 Function: TypeAlias = Callable[[Classes, Settings], float]
 """A metric of sorted classes with weights; an error where it is undefined."""
@@ -745,7 +748,11 @@ def explained_metrics(
         names: These metrics alone.
         unpaired: Whether verifier and countermeasure scored different trials: a trial has NaN for
             the other's score. t-DCF and t-EER need the distributions of the two only.
-        weights: How often each trial counts; once by default.
+        weights: How often each trial counts, a whole number; once by default. Shares must be of a
+            large number, as :class:`Balance` has them.
+
+    Raises:
+        InputError: As for :func:`all_metrics`, or weights that are something else.
 
     Example:
         >>> sasv, labels = [3.0, 1.0, 0.0], ["target", "nontarget", "spoof"]
@@ -754,11 +761,28 @@ def explained_metrics(
     """
     (given, kind), codes = _columns(unpaired, **columns), as_labels(labels)
     check_same_length({**given, "labels": codes})
-    classes = kind(given, codes)
-    classes = classes if weights is None else classes.weighted(weights)
+    classes = kind(given, codes) if weights is None else _weighted(kind, given, codes, weights)
     if names is not None:
         return explained(names, classes, settings, allow_missing=allow_missing)
     return _evaluate(classes, settings, llrs, allow_missing)
+
+
+def _weighted(
+    kind: type[Classes], columns: Mapping[str, Floats], codes: Codes, weights: ArrayLike
+) -> Classes:
+    """The classes of trials with weights; those of weight 0 are as if they were not there."""
+    counts = as_scores(weights, "weights")
+    check_same_length({"labels": codes, "weights": counts})
+    total = float(counts.sum())
+    if counts.size and not (counts.min() >= 0 and 0 < total < math.inf):
+        raise InputError(f"weights must be finite, at least 0 and not all 0, got a sum of {total}")
+    if total < _LEAST and (counts % 1).any():
+        raise InputError("weights must be whole numbers: how often each trial counts")
+    if not counts.all():
+        kept = np.flatnonzero(counts)
+        columns = {name: column[kept] for name, column in columns.items()}
+        codes, counts = codes[kept], counts[kept]
+    return kind(columns, codes).weighted(counts)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,14 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lightning_sasv.decisions.costs import PRESETS, CostModel
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional import (
     ASVRates,
+    Convention,
     a_dcf,
     all_metrics,
     by_group,
@@ -28,11 +32,43 @@ from lightning_sasv.metrics.registry import (
     explained_metrics,
     unpaired_metrics,
 )
+from tests.metrics.oracles import trials
 
 Columns = dict[str, np.ndarray]
 Four = tuple[np.ndarray, ...]
 JSON_KEYS = ("sasv_eer", "sv_eer", "spf_eer", "cllr", "cllr_min", "cllr_calib")
 JSON_KEYS += ("t_eer", "min_a_dcf", "act_a_dcf")
+
+
+@given(trials(), st.data(), st.sampled_from(["asvspoof", "interpolated", "max", "rocch"]))
+@settings(max_examples=60, deadline=None)
+def test_weights_are_repetitions(case: Four, data: st.DataObject, convention: Convention) -> None:
+    asv, cm, codes = case
+    size = codes.size
+    w = np.array(data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size).filter(any)))
+    columns, own = {"asv": asv, "cm": cm, "sasv": asv + cm}, Settings(convention=convention)
+    more = {"llrs": True, "allow_missing": True}
+    literal = {name: np.repeat(column, w) for name, column in columns.items()}
+    expected = explained_metrics(literal, np.repeat(codes, w), own, **more)
+    found = explained_metrics(columns, codes, own, weights=w, **more)
+    assert found.undefined.keys() == expected.undefined.keys()
+    for name in ("t_eer_asv_threshold", "t_eer_cm_threshold"):  # of equal pairs either is right
+        assert math.isnan(found.values.pop(name)) == math.isnan(expected.values.pop(name))
+    assert found.values == pytest.approx(expected.values, abs=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([0.5, 1.0, 1.0], "weights must be whole numbers"),
+        ([-1.0, 1.0, 1.0], "weights must be finite, at least 0"),
+        ([0.0, 0.0, 0.0], "not all 0"),
+        ([1.0, 1.0], "differ in length"),
+    ],
+)
+def test_weights_that_are_no_numbers_of_times_are_named(weights: list[float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        explained_metrics({"sasv": [2.0, 1.0, 0.0]}, [1, 2, 0], weights=np.array(weights))
 
 
 @pytest.fixture

@@ -233,18 +233,22 @@ def at_meeting(tandem: Tandem, meeting: Meeting) -> TandemEER:
 def _cm_neighbours(tandem: Tandem, miss: float) -> tuple[Floats, Floats, Floats]:
     """CM thresholds around a miss rate: all scores from the last rejected bona fide to the next.
 
+    Equal scores are rejected together; the next but one counts as well.
+
     Returns:
         The thresholds, and the shares of bona fide trials and of spoofs that they accept.
     """
     values, spoof = tandem.bona_fide.values, tandem.cm_spoof.values
-    upper, lower = around(tandem.bona_fide, np.array(miss))
-    start = values[lower - 1] if lower > 0 else -math.inf
-    stop = values[min(int(upper), values.size - 1)]
+    following = values[around(tandem.bona_fide, np.array(miss))[1]]
+    below = np.searchsorted(values, following)
+    up_to = np.searchsorted(values, following, side="right")
+    start = values[below - 1] if below else -math.inf
+    stop = values[min(int(up_to), values.size - 1)]
     between = spoof[np.searchsorted(spoof, start) : np.searchsorted(spoof, stop, side="right")]
     bona_fide = values[np.searchsorted(values, start) : np.searchsorted(values, stop, side="right")]
     cm = np.append(start, np.unique(np.concatenate([bona_fide, between])))
     passed, accepted = tandem.bona_fide.accepted(cm), tandem.cm_spoof.accepted(cm)
-    if lower == 0:
+    if not below:
         passed[0] = accepted[0] = 1.0  # "accept all", below any score
     return cm, passed, accepted
 
