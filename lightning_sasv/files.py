@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -51,18 +52,30 @@ def atomic_path(path: str | Path, mode: int = 0o666) -> Iterator[Path]:
     """
     path = _named(path)
     ensure_directory(path.parent)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        _publish(temporary, path, mode)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    temporary = _beside(path)
+    try:  # from its first moment on: a signal may come at any
+        temporary.touch(0o600, exist_ok=False)
+        with _writing(path):
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            _publish(temporary, path, mode)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """A name beside ``path`` that nobody can foresee."""
+    return path.absolute().parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Name the file that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -76,16 +89,16 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
     held = path.exists() and not (path.is_dir() and not any(path.iterdir()))
     if path.is_symlink() or (held and not replace):
         raise InputError(f"{path} is there already; remove it or choose another --out")
-    parent = ensure_directory(path.absolute().parent)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=parent))
+    ensure_directory(path.absolute().parent)
+    temporary = _beside(path)
     before = Path(f"{temporary}.before")
     try:
-        yield temporary
-        if held:
-            path.rename(before)
-        _publish(temporary, path, 0o777)  # replaces an empty folder, and nothing else
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+        temporary.mkdir(0o700)
+        with _writing(path):
+            yield temporary
+            if held:
+                path.rename(before)
+            _publish(temporary, path, 0o777)  # replaces an empty folder, and nothing else
     finally:
         if before.exists() and not path.exists():
             before.rename(path)
