@@ -20,11 +20,13 @@ from lightning_sasv.deploy.before_fusion import (
     check_same_weights,
 )
 from lightning_sasv.deploy.bundle import load
+from lightning_sasv.deploy.dev import DEV, Reference
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.recordings import read_recording
 from lightning_sasv.fusion.zoo import of_network
+from lightning_sasv.trials import TrialClass
 
 if TYPE_CHECKING:
     from lightning_sasv.frontends.corpus import Network
@@ -148,7 +150,7 @@ class Verifier:
         self.front_ends: dict[str, Any] = dict(about.get("front_ends") or {})
         if "head" not in about or not self.scorer.system.columns.is_pair:
             raise InputError(f"bundle {bundle} takes scores, not audio: {_why_scores(self.scorer)}")
-        self._head = Head.load(folder / HEAD)
+        self._head, self._apart = Head.load(folder / HEAD), _between_classes(folder)
         given = {"cm": cm, "asv": asv}
         if holds_graphs(self.front_ends):
             for kind in (kind for kind, one in given.items() if one is not None):
@@ -189,7 +191,22 @@ class Verifier:
             for number, one in enumerate(recordings)
         ]
         notes = [note for _, note in found if note]
-        return np.mean([vector for vector, _ in found], axis=0), notes, clock.seconds
+        vectors = np.stack([vector for vector, _ in found])
+        for number, cosine in self._strangers(vectors):
+            name = called.get(number) or _name_of(recordings[number])
+            notes.append(
+                f"{name}: does not sound like the other enrolment recordings (cosine "
+                f"{cosine:.2f}); are they all of one speaker?"
+            )
+        return vectors.mean(axis=0), notes, clock.seconds
+
+    def _strangers(self, vectors: np.ndarray) -> list[tuple[int, float]]:
+        """Recordings whose cosine with the mean of the others is nearer to dev's nontargets."""
+        if len(vectors) < 2 or self._apart is None:
+            return []
+        others = vectors.sum(axis=0) - vectors
+        cosines = [_cosine(*pair) for pair in zip(vectors, others, strict=True)]
+        return [(number, one) for number, one in enumerate(cosines) if one < self._apart]
 
     def verify(self, model: np.ndarray, probe: Source, name: str | None = None) -> Verified:
         """Decide whether a probe is the speaker of a model, and alive.
@@ -205,8 +222,7 @@ class Verifier:
         if speaker.shape != model.shape:
             raise InputError(f"the speaker's model has {model.size} values, not {speaker.size}")
         with clock.step("CM head and fusion"):
-            norms = float(np.linalg.norm(model) * np.linalg.norm(speaker))
-            asv = float(model @ speaker) / norms if norms > 0 else 0.0
+            asv = _cosine(model, speaker)
             cm = float(self._head.score(spoof))
             said = self.scorer(asv, cm)
             reason = said.reason
@@ -246,6 +262,24 @@ class Verifier:
             return self.verify(model, probe, called[-1] if called else None)
         model, notes, seconds = self.enrol(enrol, called and called[:-1])
         return self.verify(model, probe, called[-1] if called else None).after(notes, seconds)
+
+
+def _cosine(one: np.ndarray, other: np.ndarray) -> float:
+    norms = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / norms if norms > 0 else 0.0
+
+
+def _name_of(source: Source) -> str:
+    return "a recording" if isinstance(source, bytes) else str(source)
+
+
+def _between_classes(folder: Path) -> float | None:
+    """The middle of the medians of dev's targets and nontargets; bundles of format 1 have none."""
+    if not (folder / DEV).is_file():
+        return None
+    dev = Reference.load(folder, 2)
+    of_class = (dev.of_class(code)[0] for code in (TrialClass.TARGET, TrialClass.NONTARGET))
+    return float(np.mean([np.median(scores) for scores in of_class]))
 
 
 def holds_graphs(front_ends: Mapping[str, Any]) -> bool:

@@ -136,7 +136,7 @@ class Scoring:
             return
         status, headers = 200, [(b"content-type", JSON)]
         try:
-            if not dict(scope["headers"]).get(b"content-type", b"").startswith(JSON):
+            if not dict(scope["headers"]).get(b"content-type", b"").lower().startswith(JSON):
                 raise InputError("send Content-Type: application/json")
             body = await _body(receive)
             found = self.decide(self.body.model_validate_json(body))

@@ -87,7 +87,7 @@ def serve(
         scorer, verifier = _load(bundle, cm, asv, fingerprint)
         LineAnswers(scorer, verifier, SpeakerModels(speakers)).run(sys.stdin, sys.stdout)
         return
-    token = os.environ.get(TOKEN) or None
+    token = os.environ.get(TOKEN, "").strip() or None  # a header has no line break
     if token is None and not _is_local(host):
         raise InputError(
             f"--host {host} can be reached by others: set the variable {TOKEN} to a secret that "

@@ -122,6 +122,8 @@ def test_scores_are_decided_as_by_the_scorer(service: Service, place: Place) -> 
         for name in ("score", "asv_llr", "cm_llr", "margin", "reason"):
             assert found[name] == getattr(said, name)
     assert "reason" not in service.ask("POST", "/score", {"asv": 0.7, "cm": 6.0})[1]
+    kind = "Application/JSON; charset=utf-8"
+    assert service.ask("POST", "/score", '{"asv": 0.7, "cm": 6}', Content_Type=kind)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -297,7 +299,8 @@ def test_sigterm_lets_begun_requests_end_and_no_half_body_stops_it(
     place: Place, tmp_path: Path
 ) -> None:
     token = "s3cret"
-    service = Service(place, tmp_path, "--grace", "5", "--body_seconds", "30", token=token)
+    words = ["--grace", "5", "--body_seconds", "30"]
+    service = Service(place, tmp_path, *words, token=f"{token}\n")  # as a file of it ends
     assert service.ask("POST", "/score", {"asv": 0.7, "cm": 6.0})[0] == 401
     assert service.ask("GET", "/metrics", Authorization="Bearer wrong")[0] == 401
     assert service.ask("GET", "/health")[0] == 200

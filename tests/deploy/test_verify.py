@@ -384,6 +384,22 @@ def test_a_file_that_may_not_be_read(place: Place, monkeypatch: pytest.MonkeyPat
         read_recording(place["x"], 16_000, None)
 
 
+def test_recordings_of_two_speakers_are_noted(
+    place: Place, dev: Scores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = Verifier(place.bundle)
+    middle = (np.median(dev.asv[dev.label == 1]) + np.median(dev.asv[dev.label == 2])) / 2
+    for cosine, noted in ((middle - 0.01, True), (middle + 0.01, False)):
+        pair = [np.array([1.0, 0.0]), np.array([cosine, np.sqrt(1 - cosine**2)])]
+        rest = iter([*pair, pair[0], pair[0], pair[1]])
+        monkeypatch.setattr(verifier._networks["asv"], "embed", lambda _, rest=rest: [next(rest)])
+        notes = verifier.enrol([place["a"], place["b"]])[1]
+        said = f"sound like the other enrolment recordings (cosine {cosine:.2f})"
+        assert [said in note for note in notes] == [True, True] * noted
+        notes = verifier.enrol([place["a"]] * 2 + [place["b"]], ["one", "two", "three"])[1]
+        assert [note.partition(":")[0] for note in notes] == ["three"] * noted
+
+
 def test_weights_given_to_a_bundle_with_graphs_must_be_theirs(
     place: Place, shared: Path, tmp_path: Path
 ) -> None:
