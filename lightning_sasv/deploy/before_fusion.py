@@ -18,6 +18,10 @@ from lightning_sasv.files import read_arrays, read_yaml, sha256, write_arrays
 
 HEAD, FRONT_ENDS = "head.safetensors", "frontends"
 KINDS = ("asv", "cm")
+SIMULATED = (
+    "warning: this system was trained on the twin, which is simulated: what it says of recordings "
+    "means nothing"
+)
 _SETTINGS = "lightning_sasv"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.checks import as_finite
-from lightning_sasv.deploy.before_fusion import WholeWay
+from lightning_sasv.deploy.before_fusion import SIMULATED, WholeWay
 from lightning_sasv.deploy.bundle import write_bundle
 from lightning_sasv.deploy.decision import fuse_trials
 from lightning_sasv.deploy.scorer import Scorer
@@ -91,6 +91,7 @@ def export(
     from lightning_sasv.fusion.zoo import of_network
     from lightning_sasv.results import scores_file
 
+    _check_folder(Path(fitted))
     there = (check_links(fitted) / FOLDER).glob(f"*{SUFFIX}")
     found, name = {path.stem: path for path in sorted(there)}, system or DEFAULT
     if system is not None and system not in found:  # it is looked up, never made into a path
@@ -114,7 +115,7 @@ def export(
     joint = of_network(model.config) is not None
     own = joint or f"{OWN_CM}{name}" in scores.extra
     whole = whole_way(Path(fitted), name, cm, asv, with_front_ends, own, joint)
-    tell(whole.lines())
+    tell([*whole.lines(), *([SIMULATED] if with_front_ends and model.simulated else [])])
     return write_bundle(
         out,
         model,
@@ -128,6 +129,17 @@ def export(
         level=level,
         card=True,
     )
+
+
+def _check_folder(fitted: Path) -> None:
+    """Say what was meant by a folder that can hold no fitted systems."""
+    if not fitted.is_dir():
+        raise InputError(
+            f"no folder of results at {fitted}; make one with `lightning fit` or `fuse --out`"
+        )
+    seeds = sorted(path for path in fitted.glob("seed[0-9]*") if (path / FOLDER).is_dir())
+    if seeds and not (fitted / FOLDER).is_dir():
+        raise InputError(f"{fitted} holds results of seeds; give one of them: --fitted {seeds[0]}")
 
 
 def _write_more(whole: WholeWay, onnx: bool, folder: Path, scorer: Scorer) -> dict[str, Any]:

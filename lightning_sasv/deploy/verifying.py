@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lightning_sasv.deploy.before_fusion import SIMULATED
 from lightning_sasv.deploy.dev import no_verdict
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.deploy.verifier import Verified, Verifier
@@ -89,7 +90,8 @@ def verify(
     verifier = Verifier(bundle, cm, asv, fingerprint)
     models = _Models(verifier, SpeakerModels(speakers), enrol, name)
     without = no_verdict(verifier.scorer.metadata)
-    tell([*models.notes, *([without] if without else [])])
+    simulated = [SIMULATED] if verifier.scorer.system.simulated else []
+    tell([*simulated, *models.notes, *([without] if without else [])])
     if probe is not None:
         return verifier.verify(models[name], probe).after((), models.seconds)
     return _verify_list(verifier, models, rows, Path(out), begin)

@@ -17,6 +17,7 @@ from typing import Any
 
 from lightning_sasv import signals
 from lightning_sasv.deploy import Verifier, load
+from lightning_sasv.deploy.before_fusion import SIMULATED
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.deploy.verifier import holds_graphs
@@ -108,8 +109,9 @@ def serve(
             app = create_app(scorer, verifier, Path(bundle), speakers, pool, gauges)
             where = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
             note = f"{scorer.metadata['system']} at {where} (the form), {where}/docs; Ctrl-C stops"
+            simulated = [SIMULATED] if verifier is not None and scorer.system.simulated else []
             guarded = Guard(app, limits, gauges)
-            _run(guarded, listener, connections, grace, partial(tell, [note]))
+            _run(guarded, listener, connections, grace, partial(tell, [*simulated, note]))
 
 
 def _load(

@@ -28,10 +28,10 @@ from lightning_sasv.frontends.audio import read_audio
 from lightning_sasv.frontends.base import describe
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.frontends.recordings import read_recording
-from lightning_sasv.fusion import build_system
+from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.trials import Scores
 from tests.deploy.conftest import HEAD, Place
-from tests.deploy.recordings import write_checkpoint, write_voice
+from tests.deploy.recordings import export_whole, write_checkpoint, write_voice
 from tests.deploy.test_bundle import rewrite
 from tests.helpers import failure_of
 
@@ -544,6 +544,27 @@ def test_the_networks_of_the_embeddings_are_recorded_and_held_to(
     wrong = ["--cm", shared / "data/weights/AASIST.pth", "--asv", place.asv]
     message = failure_of(capsys, *export, *wrong, "--with-front-ends", "--overwrite")
     assert "is not what was recorded" in message
+
+
+def test_a_bundle_of_the_twin_says_that_it_is_simulated(
+    place: Place, systems: dict[str, FusionSystem], tmp_path: Path, capsys: Capture
+) -> None:
+    training = Path(shutil.copytree(place.training, tmp_path / "training"))
+    save_system(training / "fitted" / "L3t.safetensors", systems["L3t"], {"corpus": "twin"})
+    export_whole(training, place.asv, place.cm, tmp_path / "b")
+    words = ["verify", "--bundle", tmp_path / "b", "--enrol", place["a"], "--probe", place["x"]]
+    said = [capsys.readouterr().err]
+    main([str(word) for word in words])
+    for one in (*said, capsys.readouterr().err):
+        assert "what it says of recordings means nothing" in " ".join(one.split())
+
+
+def test_a_folder_of_seeds_or_none_is_named(place: Place, tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(place.training / "fitted", tmp_path / "table" / "seed7" / "fitted")
+    words = ["export", "--out", tmp_path / "b", "--fitted"]
+    message = failure_of(capsys, *words, tmp_path / "table")
+    assert f"give one of them: --fitted {tmp_path / 'table' / 'seed7'}" in message
+    assert "no folder of results at" in failure_of(capsys, *words, tmp_path / "nowhere")
 
 
 def test_a_system_with_a_network_of_its_own_gets_no_head_of_another(
