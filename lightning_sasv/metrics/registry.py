@@ -71,6 +71,7 @@ ON_PAGE: Decimals = {**FULL, "rate": 2, "bits": 3}
 """Decimals of each unit: in ``evaluate``, in short tables, on the page."""
 
 UNDEFINED = "–"
+_READABLE = 1e16  # larger numbers have more digits than floats
 NO_LLR = "no LLR"
 """Why a score that claims nothing has no actual cost; tables print it in place of the value."""
 
@@ -149,6 +150,8 @@ def number(value: float | None, unit: Unit = "score", decimals: Decimals = FULL)
     Example:
         >>> number(0.01434, "rate"), number(0.01434, "rate", BRIEF), number(float("nan"))
         ('1.4340', '1.43', '–')
+        >>> number(1e300)
+        '1.0000e+300'
     """
     if value is None or math.isnan(value):
         return UNDEFINED
@@ -156,7 +159,8 @@ def number(value: float | None, unit: Unit = "score", decimals: Decimals = FULL)
         return "yes" if value else "no"
     if math.isinf(value):
         return UNDEFINED if decimals is not FULL else "∞" if value > 0 else "−∞"
-    return f"{in_unit(value, unit):.{decimals[unit]}f}"
+    shown = in_unit(value, unit)
+    return f"{shown:.{decimals[unit]}{'f' if abs(shown) < _READABLE else 'e'}}"
 
 
 def in_unit(value: float, unit: Unit) -> float:

@@ -197,7 +197,8 @@ def negative_loss(scores: Floats) -> Floats:
     loss = np.exp(-np.abs(scores))
     np.log1p(loss, out=loss)
     loss += np.maximum(scores, 0.0)
-    loss /= math.log(2)
+    with np.errstate(over="ignore"):
+        loss /= math.log(2)
     return loss
 
 
