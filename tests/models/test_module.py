@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,19 @@ def test_trial_weights_are_the_normalised_class_weights() -> None:
         torch.testing.assert_close(found, expected / expected.sum())
 
 
+def plain_losses(plain: nn.Module, corpus: Corpus, epoch: int) -> Iterator[torch.Tensor]:
+    """The weighted cross-entropy of an epoch's steps of seed 3, by the weights of that time."""
+    blocks = TrainBlocks(corpus.train, [3], 24)
+    for step in range(blocks.steps):
+        block = blocks[epoch, step, step + 1]
+        yield cross_entropy(
+            plain(block.vectors[0, 0].double()),
+            block.label[0, 0],
+            torch.tensor([0.1, 0.9], dtype=torch.float64),
+            ignore_index=IGNORE,
+        )
+
+
 def test_training_is_the_plain_recipe(twin: Corpus, tmp_path: Path) -> None:
     """Two epochs equal a plain loop of Adam steps on weighted cross-entropy, in float64."""
     data = shared_data(twin, steps_per_block=7, seeds=(3,))
@@ -43,16 +57,8 @@ def test_training_is_the_plain_recipe(twin: Corpus, tmp_path: Path) -> None:
     plain = plain_copy(module.head)
     quiet_trainer(tmp_path, epochs=2, precision="64-true", best=False).fit(module, data)
     optimizer = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=1e-3)
-    blocks = TrainBlocks(twin.train, [3], 24)
     for epoch in range(2):
-        for step in range(blocks.steps):
-            block = blocks[epoch, step, step + 1]
-            loss = cross_entropy(
-                plain(block.vectors[0, 0].double()),
-                block.label[0, 0],
-                torch.tensor([0.1, 0.9], dtype=torch.float64),
-                ignore_index=IGNORE,
-            )
+        for loss in plain_losses(plain, twin, epoch):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -82,15 +88,6 @@ def test_same_seed_same_bits(twin: Corpus, tmp_path: Path) -> None:
 def test_inner_steps_do_not_change_the_result(twin: Corpus, tmp_path: Path) -> None:
     runs = [train(twin, tmp_path / str(n), 1, 1986, data={"steps_per_block": n}) for n in (1, 32)]
     assert same(*map(weights, runs))
-
-
-def test_stacked_seeds_are_separate_runs(twin: Corpus, tmp_path: Path) -> None:
-    seeds = (11, 12, 13)
-    together = weights(train(twin, tmp_path / "all", 10, *seeds, precision="64-true"))
-    for copy, seed in enumerate(seeds):
-        alone = train(twin, tmp_path / str(seed), 10, seed, precision="64-true")
-        for name, value in weights(alone).items():
-            torch.testing.assert_close(together[name][copy : copy + 1], value, rtol=0, atol=1e-9)
 
 
 class KilledError(Exception):

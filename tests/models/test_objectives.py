@@ -181,11 +181,11 @@ def fitted(corpus: Corpus, folder: Path, epochs: int, *seeds: int, **settings: A
     return module
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", ["cm", *TRAINED])
 def test_stacked_seeds_are_separate_runs(twin: Corpus, tmp_path: Path, name: str) -> None:
     steps = -(-len(twin.train.utterances) // 24)
-    settings, epochs = TRAINED[name] | {"precision": "64-true", "lr": 1e-3}, -(-300 // steps)
-    settings |= {"hidden_dims": (16,)}
+    settings, epochs = TRAINED.get(name, {}) | {"hidden_dims": (16,)}, -(-300 // steps)
+    settings |= {"precision": "64-true", "lr": 1e-3}
     together = fitted(twin, tmp_path / "all", epochs, 11, 12, **settings)
     for copy, seed in enumerate((11, 12)):
         alone = fitted(twin, tmp_path / str(seed), epochs, seed, **settings)
