@@ -192,6 +192,7 @@ def as_cost_model(costs: CostModel | str | Mapping[str, float]) -> CostModel:
     if unknown:
         raise InputError(
             f"costs have unknown fields {unknown}; expected {', '.join(sorted(known))}"
+            f"{meant(unknown[0], known)}"
         )
     return CostModel(**{name: _number(name, value) for name, value in costs.items()})
 

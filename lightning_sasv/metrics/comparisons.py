@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.checks import check_known
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.metrics.families import ADJUSTMENTS, Adjust, letters, speakers_needed
 from lightning_sasv.metrics.intervals import Interval, Resampled, is_clear, over_seeds
 from lightning_sasv.metrics.registry import METRICS, ON_PAGE
@@ -114,7 +114,8 @@ def choose_reference(
     """
     if given is not None:
         if given not in systems:
-            raise InputError(f"--reference: no system {given!r}; there are {', '.join(systems)}")
+            there = f"there are {', '.join(systems)}{meant(given, systems)}"
+            raise InputError(f"--reference: no system {given!r}; {there}")
         return given, False
     known = here if on_dev is None else on_dev
     ranked = sorted(systems, key=lambda name: (math.isnan(known[name]), known[name], name))

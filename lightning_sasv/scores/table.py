@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightning_sasv.checks import LARGEST_SCORE
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.limits import TEXT_CELLS
 from lightning_sasv.scores.layouts import LABELS, SCORES, is_fusible, is_number
 from lightning_sasv.scores.text import not_a_number
@@ -134,7 +134,7 @@ class ScoreTable:
             raise InputError(
                 f"{self.where()}: no column {', '.join(map(repr, missing))} (read as "
                 f"{self.layout}: {', '.join(self.frame.columns)}); {what} needs it"
-                f"{self.hint if 'label' in missing else ''}"
+                f"{self.hint if 'label' in missing else meant(missing[0], self.frame.columns)}"
             )
 
     def numbers(self, column: str) -> np.ndarray:

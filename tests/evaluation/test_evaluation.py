@@ -285,6 +285,10 @@ def test_breakdown_by_any_column(table: ScoreTable) -> None:
     assert list(result.groups["attack"]["A"]) == ["A07", "A08"]
     with pytest.raises(InputError, match=r"no column 'room' .*; --by room needs it"):
         evaluate_tables({"eval": table}, Options(by=("room",)))
+    with pytest.raises(InputError, match=r"--by atack needs it; did you mean attack\?"):
+        evaluate_tables({"eval": table}, Options(by=("atack",)))
+    with pytest.raises(InputError, match=r"no system 'asv\+cn'; there are .*did you mean asv\+cm"):
+        evaluate_tables({"eval": table}, Options(reference="asv+cn", compare=True))
 
 
 def test_breakdown_by_speaker_says_whose_errors_they_are(
