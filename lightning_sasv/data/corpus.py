@@ -57,7 +57,13 @@ class TrainingSet:
     @cached_property
     def vectors(self) -> Tensor:
         """CM embedding of each utterance of the protocol, in its order."""
-        return self.cm.select(self.utterances.utterance.tolist())
+        return self._select(self.cm)
+
+    def _select(self, store: EmbeddingStore) -> Tensor:
+        try:
+            return store.select(self.utterances.utterance.tolist())
+        except InputError as error:
+            raise InputError(f"{self.utterances.place(store)}{error}") from None
 
     @cached_property
     def asv(self) -> EmbeddingStore:
@@ -80,7 +86,7 @@ class TrainingSet:
     @cached_property
     def asv_vectors(self) -> Tensor:
         """ASV embedding of each utterance of the protocol, in its order."""
-        return self.asv.select(self.utterances.utterance.tolist())
+        return self._select(self.asv)
 
     @cached_property
     def asv_fingerprint(self) -> str:

@@ -70,8 +70,7 @@ class TrialList:
 
     def place(self, names: np.ndarray, known: Container[str]) -> str:
         """Beginning of a message about the first trial whose name in a column is not known."""
-        rows = (row for row, name in enumerate(names.tolist()) if name not in known)
-        return "" if self.where is None else f"{self.where(next(rows, 0))}: "
+        return _place(self.where, names, known)
 
     def columns(self) -> list[np.ndarray]:
         """Every column."""
@@ -79,6 +78,12 @@ class TrialList:
 
     def __len__(self) -> int:
         return len(self.label)
+
+
+def _place(where: Callable[..., str] | None, names: np.ndarray, known: Container[str]) -> str:
+    """File and line of the first row whose name is not known."""
+    rows = (row for row, name in enumerate(names.tolist()) if name not in known)
+    return "" if where is None else f"{where(next(rows, 0))}: "
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,10 @@ class UtteranceList:
     bonafide: np.ndarray
     path: np.ndarray | None = None
     where: Callable[..., str] | None = None
+
+    def place(self, known: Container[str]) -> str:
+        """Beginning of a message about the first utterance that is not known."""
+        return _place(self.where, self.utterance, known)
 
     def __len__(self) -> int:
         return len(self.bonafide)

@@ -318,9 +318,9 @@ def check_duplicates(table: ScoreTable, ids: Sequence[str]) -> None:
     if not len(again):  # two trials of one hash
         return
     first = frame.join(frame[int(again[0]) : int(again[0]) + 1], on=ids, how="semi")["row"]
-    what = "speaker" if ids == ("speaker",) else "trial"
+    scored = "score" in table or table.score_columns
     raise InputError(
-        f"{table.where(int(again[0]))}: the {what} of line {table.line(first[0])} stands again; "
-        f"{len(again):,} repetition(s): {names_of(table, ids, again)}; remove them, or take rows "
-        "for trials: --ids none"
+        f"{table.where(int(again[0]))}: the trial of line {table.line(first[0])} stands again; "
+        f"{len(again):,} repetition(s): {names_of(table, ids, again)}; remove them"
+        + (", or take rows for trials: --ids none" if scored else "")
     )

@@ -492,12 +492,15 @@ BROKEN = {
                              r"eval.track_1.tsv, line \d+: codec is 'X04'"),
     "attack of training": ("ASVspoof5.train.tsv", lambda t: t.replace(" A01 ", " B99 ", 1),
                            r"ASVspoof5.train.tsv, line \d+: attack is 'B99'"),
+    "no embedding of training": ("ASVspoof5.train.tsv", lambda t: t.replace("TW_T_", "TW_X_", 1),
+                                 r"ASVspoof5.train.tsv, line 1: .*cm_embd_trn.*no embedding for 1"),
     "no embedding": (TRIALS, lambda t: t.replace("TW_D_", "TW_X_", 1),
                      r"are not in it|dev.track_2.trial.tsv, line 1: .*no embedding for 1 id"),
 }  # fmt: skip
 
 
-ONE_LINE = ("gender", "attack", "codec of the details", "attack of training", "no embedding")
+ONE_LINE = ("gender", "attack", "codec of the details", "attack of training", "no embedding",
+            "no embedding of training")  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", BROKEN)
