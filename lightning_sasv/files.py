@@ -21,6 +21,7 @@ from lightning_sasv.limits import TEXT_BYTES, parse_json, parse_yaml
 from lightning_sasv.plain import is_address
 
 _CHUNK = 2**20
+_MOST_THREADS = 1024
 
 
 def ensure_directory(path: str | Path) -> Path:
@@ -373,3 +374,13 @@ def cores() -> int:
         free = len(os.sched_getaffinity(0))
     given = (os.environ.get(f"SLURM_CPUS_{name}", "") for name in ("PER_TASK", "ON_NODE"))
     return min(free, *(int(number) for number in given if number.isdecimal() and int(number)), free)
+
+
+def check_threads(threads: int) -> None:
+    """Refuse so many threads that PyTorch would end the process where it cannot start them.
+
+    Raises:
+        InputError: They are none, or more than any machine has use for.
+    """
+    if not 1 <= threads <= _MOST_THREADS:
+        raise InputError(f"--threads must lie in 1 to {_MOST_THREADS:,}, got {threads}")

@@ -43,6 +43,7 @@ from lightning_sasv.commands.runs import find_checkpoint, go_on_in_place, place_
 from lightning_sasv.console import print_checked, print_notes, print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import check_threads
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.objectives import chosen_objective
 from lightning_sasv.models.optimised import check_trainer
@@ -202,8 +203,7 @@ class SASVCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Set the number of threads before anything is computed."""
         threads = self.config[self.subcommand].threads
-        if threads < 1:
-            raise InputError(f"--threads must be at least 1, got {threads}")
+        check_threads(threads)
         torch.set_num_threads(threads)
 
     def _add_instantiators(self) -> None:

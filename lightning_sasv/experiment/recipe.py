@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_json, write_json
+from lightning_sasv.files import check_threads, read_json, write_json
 from lightning_sasv.plain import settings_of
 
 if TYPE_CHECKING:
@@ -48,10 +48,9 @@ class Recipe:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        numbers = {"trainer.max_epochs": self.trainer["max_epochs"], "threads": self.threads}
-        for name, number in numbers.items():
-            if number < 1:
-                raise InputError(f"--{name} must be at least 1, got {number}")
+        check_threads(self.threads)
+        if (epochs := self.trainer["max_epochs"]) < 1:
+            raise InputError(f"--trainer.max_epochs must be at least 1, got {epochs}")
         devices = self.trainer.get("devices", 1)
         if devices != 1 and not (isinstance(devices, list | tuple) and len(devices) == 1):
             raise InputError(
