@@ -178,7 +178,8 @@ def _trials(table: ScoreTable, plain: bool = False) -> ScoreTable:
     if "model" in table and "test_speaker" not in table:
         names = {"speaker": "test_speaker", "model": "speaker"}
         table = replace(table, frame=table.frame.rename(names))
-    if "enrolment" not in table and _headed_by_enrolment(table):
+    several = table.frame["speaker"].str.contains(",", literal=True)  # no name of a model has one
+    if "enrolment" not in table and (several.any() or _headed_by_enrolment(table)):
         own = table.frame["speaker"].alias("enrolment")
         table = replace(table, frame=table.frame.with_columns(own))
     several = table.frame["utterance"].str.contains(",", literal=True).arg_true()

@@ -181,8 +181,11 @@ def columns_described(text: str) -> Layout:
         >>> columns_described("utt,-,cm").columns
         ('utterance', '-2', 'cm_score')
     """
-    names = [column_named(word) if word != "-" else f"-{place}"
-             for place, word in enumerate(re.split(r"[,\s]+", text.strip(" ,")), 1)]  # fmt: skip
+    words = re.split(r"[,\s]+", text.strip(" ,"))
+    names = [f"-{place}" if word == "-" else column_named(word)
+             for place, word in enumerate(words, 1)]  # fmt: skip
+    if names.count("speaker") > 1:  # of which one may be what enrols the other
+        names = [w if _is_enrolment(w) else n for w, n in zip(words, names, strict=True)]
     twice = [name for name in names if names.count(name) > 1]
     if twice or "" in names:
         raise InputError(f"--columns {text!r}: {twice[0] if twice else 'a column'} stands twice")

@@ -195,3 +195,27 @@ def test_utterances_that_enrol_in_the_place_of_a_model(tmp_path: Path) -> None:
     path = tmp_path / "manifest.dev.csv"
     path.write_text("utterance,enrolment,label\nu1,e1,target\nu2,e1,nontarget\nu3,e3,spoof\n")
     assert read_trials(path, "csv").enrolment() == {"e1": ["e1"], "e3": ["e3"]}
+
+
+SIX = "ref_speaker\tref_utts\ttest_speaker\ttest_utt\tlabel\tnum_ref\n"
+REFERENCES = SIX + "s1\te1,e2\ts1\tu1\ttarget\t2\ns1\te1,e2\ts2\tu2\tnontarget\t2\n"
+REFERENCES += "s2\te3\ts2\tu3\tspoof\t1\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "models"),
+    [
+        ("spk enrolment test_speaker utt label num_ref", ["s1", "s1", "s2"]),
+        ("- enrolment test_speaker utt label -", ["e1,e2", "e1,e2", "e3"]),
+    ],
+)
+def test_trials_with_their_references(columns: str, models: list[str], tmp_path: Path) -> None:
+    """Six columns of other toolkits, described in a corpus of one's own."""
+    path = tmp_path / "trials.tsv"
+    for text in (REFERENCES, REFERENCES.removeprefix(SIX)):
+        path.write_text(text)
+        found = read_trials(path, columns)
+        assert found.speaker.tolist() == models
+        assert found.utterance.tolist() == ["u1", "u2", "u3"]
+        assert [*found.enrolment().values()] == [["e1", "e2"], ["e3"]]
+        assert found.more["test_speaker"].tolist() == ["s1", "s2", "s2"]
