@@ -6,6 +6,7 @@ options and its help. The four training commands are Lightning's own command lin
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -90,6 +91,15 @@ def _fail_on_file(error: OSError) -> NoReturn:
     fail(f"cannot use {str(error.filename)[:300]!r}: {error.strerror}")
 
 
+def _fail_for_memory(error: Exception) -> NoReturn:
+    """Report that there is no room, which PyTorch says by an error of another kind."""
+    asked = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+    if asked is None and not isinstance(error, MemoryError):
+        raise error
+    said = f"PyTorch asked for {asked[1]}" if asked else str(error)
+    fail(f"out of memory{': ' * bool(said)}{said}", BROKEN_OFF)
+
+
 def command_function(command: str) -> Callable[..., None]:
     """The function that a command is; its module is imported."""
     module, name, _ = COMMANDS[command]
@@ -162,8 +172,8 @@ def main(args: Sequence[str] | None = None) -> None:
             fail(str(error), BROKEN_OFF)
         except RecursionError:
             fail("what is read is nested too deeply; write it with fewer levels")
-        except MemoryError as error:
-            fail(f"out of memory{': ' * bool(str(error))}{error}", BROKEN_OFF)
+        except (MemoryError, RuntimeError) as error:
+            _fail_for_memory(error)
         except KeyboardInterrupt as error:
             signals.leave(error)
 

@@ -81,6 +81,8 @@ class SASVDataModule(LightningDataModule):
         for key in ("batch_size", "steps_per_block", "score_batch_size"):
             if self.hparams[key] < 1:
                 raise InputError(f"data.{key} must be at least 1, got {self.hparams[key]}")
+            if self.hparams[key] >= 2**31:
+                raise InputError(f"data.{key} must be below 2³¹, got {self.hparams[key]}")
         self.root, self.protocols, self.name = root, protocols, name
         self.trials, self.enrolment, self.of = trials, enrolment, corpus
         given = {"dev": dev_corpus, "eval": eval_corpus}

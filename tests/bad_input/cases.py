@@ -108,6 +108,7 @@ TRAINING = [
     Case("scale is NaN", "fit --data.scale nan", ("scale", "nan")),
     Case("batch of 0", "fit --data.batch_size 0", ("batch_size", "at least 1, got 0")),
     Case("no threads", "fit --threads 0", ("--threads", "0")),
+    Case("a batch beyond numbers", f"fit --data.score_batch_size {10**20}", ("below 2³¹",)),
     Case("threads beyond any machine", "fit --threads 100000000", ("--threads", "1,024")),
     Case("fit at no rate", "fit --model.lr -1", ("model.lr", "must be positive", "-1.0")),
     Case("fit weights", "fit --model.class_weights [0,1]", ("class_weights", "[0.0, 1.0]")),

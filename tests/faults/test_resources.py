@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import re
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from lightning_sasv import cli
 from lightning_sasv.cli import main
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.scores import write_scores
@@ -100,3 +102,26 @@ def test_ten_million_trials_are_evaluated_below_8_gb(tmp_path: Path) -> None:
         file.unlink()
     assert "SASV-EER" in shown
     assert 0.5 < peak < 8
+
+
+def test_no_room_for_a_tensor_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As PyTorch says it; any other error of its kind is none of ours to explain."""
+
+    def work(text: str) -> Callable[[Sequence[str]], None]:
+        def run(_: Sequence[str]) -> None:
+            raise RuntimeError(text)
+
+        return run
+
+    allocator = "[enforce fail] DefaultCPUAllocator: you tried to allocate 64000000000 bytes. Error"
+    monkeypatch.setattr(cli, "_run", work(allocator))
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["fit"])
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said == "lightning: error: out of memory: PyTorch asked for 64000000000 bytes\n"
+    monkeypatch.setattr(cli, "_run", work("something else"))
+    with pytest.raises(RuntimeError, match="something else"):
+        cli.main(["fit"])
