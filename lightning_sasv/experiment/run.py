@@ -40,6 +40,7 @@ from lightning_sasv.fusion import KNOWN, FusionSettings, build_system
 from lightning_sasv.locks import lock
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import restoring
+from lightning_sasv.program import program
 from lightning_sasv.report.draws import draw_seed
 from lightning_sasv.signals import advising
 
@@ -229,13 +230,14 @@ def train_stack(
     module, best = job.recipe.module(seeds, networks), KeepBest(save=False)
     data, group = job.recipe.datamodule(module.seeds, corpus), Group(seeds, networks)
     folder = job.out / "training" / group.name(key)
-    bar = [RichProgressBar()] if job.progress else []
+    shown = job.progress and not program().quiet
+    bar = [RichProgressBar()] if shown else []
     trainer = make_trainer(
         [best, SaveLast(str(folder)), *bar],
         default_root_dir=folder,  # nothing outside of it is looked for
         **job.recipe.trainer,
         logger=CSVLogger(folder.parent, name=folder.name, version=""),
-        enable_progress_bar=job.progress,
+        enable_progress_bar=shown,
     )
     last = folder / "last.ckpt"
     again = advising("finished epochs and seeds are kept: the same command goes on")

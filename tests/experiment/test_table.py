@@ -94,6 +94,16 @@ def test_everything_is_written(finished: Path) -> None:
     assert results.table == (finished / "table.md").read_text()
 
 
+def test_a_quiet_table_shows_the_table_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, seen in (([], True), (["--quiet"], False)):
+        table(tmp_path / str(seen), "--systems", "B1", *words, seeds="1")
+        said = capsys.readouterr()
+        assert ("Epoch" in said.out) == seen
+        assert "SASV-EER%" in said.out
+
+
 def test_headline_is_the_mean_with_its_interval_of_seeds_and_speakers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
