@@ -83,7 +83,7 @@ TOGETHER = Environment(
 
 
 def run(
-    words: list[str], environment: Environment, folder: Path, timeout: float = 120
+    words: list[str], environment: Environment, folder: Path, timeout: float = 300
 ) -> subprocess.CompletedProcess[bytes]:
     """Run ``lightning`` with these words in a folder; no terminal, no input."""
     variables = dict(os.environ) | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}

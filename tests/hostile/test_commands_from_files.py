@@ -146,9 +146,9 @@ def test_a_sweep_file_without_a_command(refuse: Refuse) -> None:
 @pytest.mark.parametrize("name", VALUES)
 def test_values_of_a_grid(name: str, here: Path, attack: Attack) -> None:
     content = {"command": [*FIT, "${args}"], "parameters": VALUES[name]}
-    start = time.perf_counter()
+    start = time.process_time()
     assert "x.yaml: " in attack("sweep", write(content), "--offline")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.usefixtures("no_process")
@@ -159,9 +159,9 @@ def test_a_bomb_of_aliases(place: str, here: Path, attack: Attack) -> None:
     rest = ["command: [lightning, fit, '${args}']", "method: grid", "parameters: {x: {value: 1}}"]
     rest = [line for line in rest if line.split(":")[0] != place.split(":")[0]]
     Path("x.yaml").write_text("\n".join([*lines, *rest, place]))
-    start = time.perf_counter()
+    start = time.process_time()
     attack("sweep", "x.yaml", "--offline")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_value_stays_one_word() -> None:

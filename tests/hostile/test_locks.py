@@ -269,10 +269,15 @@ def test_one_who_waits_comes_after_the_first(
     scores: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with holder(scores / "out") as process:
-        threading.Timer(0.7, process.kill).start()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(locks, "POLL_SECONDS", 0.05)
-            main([*FUSE, "--wait"])
+        tell = locks._tell
+        monkeypatch.setattr(locks, "POLL_SECONDS", 0.05)
+
+        def tell_and_end(note: str) -> None:
+            tell(note)
+            process.kill()
+
+        monkeypatch.setattr(locks, "_tell", tell_and_end)
+        main([*FUSE, "--wait"])
         assert f"waiting for process {process.pid}" in capfd.readouterr().err
     assert (scores / "out" / "metrics.json").exists()
 
