@@ -21,7 +21,7 @@ from lightning_sasv.results import checkpoint_file
 
 
 class KeepBest(Callback):
-    """Keeps, for each seed, the head of its best dev CM EER, the earliest epoch on ties.
+    """Keeps, for each seed, the head of its lowest ``model.monitor``, the earliest epoch on ties.
 
     ``ModelCheckpoint`` follows one number; here every seed has its own, compared in float32. With
     a head go the systems that were fitted to its scores. At the end of the training the best ones

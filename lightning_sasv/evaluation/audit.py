@@ -31,7 +31,7 @@ from lightning_sasv.record import Origin, named_costs
 from lightning_sasv.report.transfer_text import MEASURED, verdict
 from lightning_sasv.results import origin_beside
 from lightning_sasv.scores import ScoreTable
-from lightning_sasv.scores.columns import PAIR, matrices
+from lightning_sasv.scores.columns import PAIR, matrices, of_network
 from lightning_sasv.trials import CLASS_ORDER, FusedScores, TrialClass, claimed_speakers
 
 CONDITIONS = ("codec", "attack")
@@ -173,7 +173,7 @@ class Audit:
         )  # fmt: skip
 
     def _refit(self, system: FittedSystem) -> Refit:
-        names, table = list(system.columns.names), self.tables["eval"]
+        names, table = list(system.columns.names), of_network(self.tables["eval"], system.name)
         given = matrices(table, names)
         columns, scores = system.checked(*given)
         more: dict[str, Any] = {} if tuple(names) == PAIR else {"columns": names}
@@ -194,7 +194,7 @@ class Audit:
 def _fused(systems: Mapping[str, FittedSystem], table: ScoreTable) -> dict[str, FusedScores]:
     found = {}
     for name, one in systems.items():
-        fused = one(*matrices(table, one.columns.names))
+        fused = one(*matrices(of_network(table, name), one.columns.names))
         found[name] = FusedScores(*(np.asarray(part) for part in fused))
     return found
 

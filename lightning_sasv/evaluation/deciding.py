@@ -26,7 +26,7 @@ from lightning_sasv.decisions import (
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.scores import ScoreTable
-from lightning_sasv.scores.columns import matrices, read_columns
+from lightning_sasv.scores.columns import matrices, of_network, read_columns
 from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
 from lightning_sasv.scores.sources import Tell, read_costs, read_key, silent
 from lightning_sasv.scores.write import check_same
@@ -204,7 +204,8 @@ def decide_trials(
     """
     import polars as pl
 
-    chosen = choose_system(systems, name)
+    chosen, given = choose_system(systems, name), table
+    table = of_network(given, chosen)
     fused = _fused(table, systems[chosen])
     score, threshold = compared(fused, costs, policy)
     far = _far(table, systems[chosen], outside)
@@ -223,7 +224,7 @@ def decide_trials(
     results = {chosen: {policy: policy_result(fused, table, costs, policy, far)}}
     if compare:
         able = {n: s for n, s in systems.items() if s.gives_llrs and name in (None, n)}
-        all_fused = {n: _fused(table, s) for n, s in able.items()}
+        all_fused = {n: _fused(of_network(given, n), s) for n, s in able.items()}
         results = {
             n: {policy: policy_result(one, table, costs, policy, far) for policy in POLICIES}
             for n, one in all_fused.items()
@@ -247,7 +248,7 @@ def _measured(fitted: str, system: FittedSystem, level: float, tell: Tell) -> Ou
     path = scores_file(Path(fitted), "dev")
     if not path.is_file():
         raise InputError(f"--level needs dev scores, and there are none at {path}")
-    columns, table = system.columns.without_quality(), read_table(path)
+    columns, table = system.columns.without_quality(), of_network(read_table(path), system.name)
     table.need([*columns.names, "label"], "--level")
     scores = np.stack([table.numbers(name) for name in columns.names])
     found = measure(scores, table.labels(), columns)

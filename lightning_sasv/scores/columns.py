@@ -203,6 +203,16 @@ def choose_alike(
     ]
 
 
+def of_network(table: ScoreTable, system: str | None) -> ScoreTable:
+    """The trials with the scores of a system's own network in the places of the shared pair.
+
+    A table of seeds and systems has them as ``asv_score_<system>`` and ``cm_score_<system>``.
+    """
+    own = {name: f"{name}_{system}" for name in PAIR if f"{name}_{system}" in table}
+    found = [table.frame[column].alias(name) for name, column in own.items()]
+    return replace(table, frame=table.frame.with_columns(found)) if found else table
+
+
 def matrices(
     table: ScoreTable, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -21,6 +21,7 @@ from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.data.loaders import ProbeBatches, TrainBlocks
 from lightning_sasv.deploy import load
 from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation import decide
 from lightning_sasv.experiment import ModelSettings
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.fusion import JOINT_SYSTEMS, build_system, fit_systems
@@ -395,6 +396,22 @@ def test_fit_predict_and_export_agree_with_the_table(
         assert "head" not in json.loads(Path(f"bundle_{system}/bundle.json").read_text())
         found = load(f"bundle_{system}", bounds=False)(scores.asv[0], scores.cm[0])
         assert found.score == pytest.approx(scores.extra[f"sasv_{system}"][0], abs=1e-9)
+
+
+def test_decisions_are_those_of_the_systems_own_network(table: Path, tmp_path: Path) -> None:
+    """Of a table's score file, in which the shared pair stands in the usual columns."""
+    folder, out = table / "seed1", tmp_path / "decisions.csv"
+    scores = read_scores(folder / "scores/eval.csv")
+    for system in ("F3", "E2"):
+        found = decide(str(folder / "scores/eval.csv"), str(folder), system, out=str(out))
+        own = scores.of_system(system)
+        assert np.array_equal(found.frame["asv_score"], own.asv)
+        assert np.array_equal(found.frame["cm_score"], own.cm)
+        actual = found.results[system]["bayes"].actual
+        assert actual is not None
+        known = metrics_in(folder)[system]["eval"]["policy_a_dcf"]
+        assert actual.normalised == pytest.approx(known, rel=1e-9)
+        out.unlink()
 
 
 def test_export_says_which_scores_a_bundle_takes(
