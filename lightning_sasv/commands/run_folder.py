@@ -6,6 +6,7 @@ What a run notes of itself is written when it has begun: one that is refused cha
 from __future__ import annotations
 
 import csv
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.cli import LightningArgumentParser, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger
@@ -21,7 +23,6 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from lightning_sasv.callbacks.run_folder import is_dry_run, log_dir_of, own_folder, take_folder
 from lightning_sasv.callbacks.write_results import WriteResults
 from lightning_sasv.checkpoints import read_checkpoint
-from lightning_sasv.commands.allocation import check_address
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory, read_yaml, unshare
 from lightning_sasv.locks import lock, next_version
@@ -109,7 +110,7 @@ def _together(trainer: Trainer) -> Iterator[None]:
     cluster = getattr(trainer.strategy, "cluster_environment", None)
     alone = cluster is None or isinstance(cluster, LightningEnvironment) or trainer.world_size == 1
     if not alone:
-        check_address(trainer)
+        _check_address(trainer)
         trainer.strategy.setup_environment()  # now already: it meets the others
     try:
         yield
@@ -119,6 +120,24 @@ def _together(trainer: Trainer) -> Iterator[None]:
         raise
     if not alone and trainer.strategy.broadcast(False):
         raise SystemExit(USER_ERROR)  # the first process says why
+
+
+def _check_address(trainer: Trainer) -> None:
+    """Refuse a first node without an address, for which the others would look until they are ended.
+
+    Args:
+        trainer: Its strategy knows where its processes meet.
+    """
+    place = getattr(trainer.strategy, "cluster_environment", None)
+    if trainer.world_size == 1 or not isinstance(place, SLURMEnvironment):
+        return
+    try:
+        socket.getaddrinfo(place.main_address, None)
+    except OSError:
+        raise InputError(
+            f"the first node of the job, {place.main_address}, has no address here: export "
+            "MASTER_ADDR with one that every node of it knows"
+        ) from None
 
 
 def _begin(trainer: Trainer, folders: Sequence[Path], goes_on: bool, overwrite: bool) -> None:

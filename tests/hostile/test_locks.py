@@ -14,12 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+from pytorch_lightning import Trainer
 
 from lightning_sasv import locks
 from lightning_sasv.cli import main
+from lightning_sasv.commands.run_folder import _check_address
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation import fusing
@@ -360,3 +364,16 @@ def test_processes_that_somebody_else_started_share_a_folder_or_are_refused(
     assert [path.name for path in run.parent.iterdir()] == ["version_0"]
     assert ("thesis.tex" in said[0]) == occupied
     assert not said[1] or not occupied
+
+
+def test_processes_that_cannot_find_each_other_are_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise they would look for the first node until SLURM ends them."""
+    monkeypatch.setenv("MASTER_ADDR", "no-such-node.invalid")
+    strategy = SimpleNamespace(cluster_environment=SLURMEnvironment())
+    trainer = cast("Trainer", SimpleNamespace(strategy=strategy, world_size=2))
+    with pytest.raises(InputError, match=r"no-such-node\.invalid, has no address here"):
+        _check_address(trainer)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    _check_address(trainer)
