@@ -64,13 +64,16 @@ _read_any = GivenPath.read_text
 
 
 def _read_text(path: GivenPath) -> str:
-    """``Path.read_text`` of a file that may be without end, or no text."""
+    """``Path.read_text`` of a file that may be without end, no text, or without any setting."""
     if not Path(path.absolute).exists():  # standard input, or an address
         return _read_any(path)
     try:
-        return read_text(path.absolute)
+        text = read_text(path.absolute)
     except InputError as error:
         fail(str(error))
+    if all(line.strip()[:1] in ("", "#") for line in text.splitlines()):
+        fail(f"{path.relative} holds no settings; write some into it, or leave it out")
+    return text
 
 
 _spent = [0]

@@ -207,21 +207,22 @@ def table(
     from lightning_sasv.systems import own_systems, read_systems
 
     folder, wanted, numbers = Path(out), read_systems(systems), parse_seeds(seeds)
-    replicates = _replicates(replicates, len(wanted))  # a mistake before anything is trained
+    # a mistake before anything is trained
+    replicates, stack = _replicates(replicates, len(wanted)), _stack(seeds_per_job)
     recipe = Recipe(_settings(model, one_network), asdict(data), asdict(trainer), threads)
     if check:
         return _checked(recipe, _usable(recipe, wanted), numbers, folder, overwrite)
     files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
     with lock(folder), Workers(make_corpus, recipe) as workers:
         check_folder(folder, TABLE, overwrite)
-        pieces = ceil(sum(not file.exists() for file in files) / max(seeds_per_job, 1))
+        pieces = ceil(sum(not file.exists() for file in files) / stack)
         here = processes if launcher == "here" else 1
         workers.keep(usable_processes(pieces, here, threads) - 1)  # they import meanwhile
         from lightning_sasv.experiment.launch import launch
         from lightning_sasv.experiment.run import Job, failures
 
         wanted = _usable(recipe, wanted)
-        chosen = (tuple(numbers), tuple(wanted), folder, replicates, seeds_per_job)
+        chosen = (tuple(numbers), tuple(wanted), folder, replicates, stack)
         job = Job(recipe, *chosen, own=own_systems(wanted))
         launch(job, launcher, processes, launcher_options, overwrite, workers)
         from lightning_sasv.fusion import failure_lines
@@ -268,6 +269,13 @@ def _usable(recipe: Recipe, systems: dict[str, Any]) -> dict[str, Any]:
     found, left_out = recipe.usable(systems)
     print_notes(left_out)
     return found
+
+
+def _stack(seeds: int) -> int:
+    """Seeds that are trained together, at least one."""
+    if seeds < 1:
+        raise InputError(f"--seeds_per_job must be at least 1, got {seeds}")
+    return seeds
 
 
 def _replicates(wanted: int, systems: int) -> int:

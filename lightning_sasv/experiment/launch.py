@@ -90,8 +90,6 @@ def launch(
     """
     from lightning_sasv.experiment.run import begin, run_job
 
-    if job.stack < 1:
-        raise InputError(f"--seeds_per_job must be at least 1, got {job.stack}")
     if launcher == "here":
         return run_job(job, overwrite, processes, workers)
     folder = _fresh(job.out / "jobs")

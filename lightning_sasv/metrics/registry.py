@@ -272,7 +272,9 @@ def _eer(task: str, heading: str, **shown: Any) -> tuple[Metric, Metric]:
 
     columns = (TASKS[task].column,)
     at = _fact(f"{task}_threshold", f"threshold of {heading}", columns, threshold)
-    return Metric(f"{task}_eer", heading, "rate", columns, rate, **shown), at
+    above = f"scores above it are accepted where the {heading} is"
+    eer = Metric(f"{task}_eer", heading, "rate", columns, rate, **shown)
+    return eer, replace(at, meaning=above)
 
 
 def _part(key: str, find: Callable[[Classes, Settings], tuple[Any, ...]], part: str) -> Function:
@@ -452,7 +454,7 @@ _ENTRIES = (
     _fact("hter", "HTER at the carried threshold", ("carried",), _hter("pooled"), "rate"),
     _fact("hter_macro", "HTER, macro", ("carried",), _hter("macro"), "rate"),
     _fact("a_dcf_threshold", "threshold of a-DCF min", _SASV, _dcf("sasv", "threshold")),
-    *_eer("asv", "ASV EER", tables=_GROUPS),
+    *_eer("asv", "ASV EER", meaning="targets against nontargets", tables=_GROUPS),
     Metric("asv_cllr", "ASV Cllr", "bits", _ASV, _cllr("asv", "cllr")),
     Metric("asv_cllr_min", "ASV Cllr min", "bits", _ASV, _cllr("asv", "min")),
     Metric("asv_cllr_calib", "ASV Cllr calib", "bits", _ASV, _cllr("asv", "calib")),
@@ -464,7 +466,7 @@ _ENTRIES = (
         meaning="spoofs that the verifier accepts at its EER threshold (ISO/IEC 30107-3)",
         of_spoofs=True,
     ),
-    *_eer("cm", "CM EER", tables=_GROUPS),
+    *_eer("cm", "CM EER", meaning="bona fide speech against spoofs", tables=_GROUPS),
     Metric("cm_cllr", "CM Cllr", "bits", _CM, _cllr("cm", "cllr"), tables=_COMPARED),
     Metric("cm_cllr_min", "CM Cllr min", "bits", _CM, _cllr("cm", "min")),
     Metric("cm_cllr_calib", "CM Cllr calib", "bits", _CM, _cllr("cm", "calib")),
@@ -495,6 +497,37 @@ _ENTRIES = (
     Metric("nce_min", "cross-entropy min", "bits", _PAIR, _nce(refitted), of_llrs=True),
 )
 
+_MEANINGS = {
+    "macro_a_dcf": "smallest a-DCF of each part of the trials at its own threshold, their mean",
+    "common_a_dcf": "mean over the parts at the one threshold that makes it smallest",
+    "hter": "half of misses and false acceptances, at a threshold of another corpus",
+    "hter_macro": "the same with nontargets and spoofs counting alike, however many they are",
+    "a_dcf_threshold": "scores above it are accepted where the a-DCF is smallest",
+    "asv_cllr": "cost of the ASV score as a log-likelihood ratio of target and nontarget",
+    "asv_cllr_min": "its part due to discrimination",
+    "asv_cllr_calib": "its part due to calibration",
+    "asv_min_dcf": "detection cost of the verifier without spoofs, at the best threshold",
+    "asv_act_dcf": "the same at the Bayes threshold of the ASV score as a log-likelihood ratio",
+    "cm_cllr": "cost of the CM score as a log-likelihood ratio of bona fide and spoof",
+    "cm_cllr_min": "its part due to discrimination",
+    "cm_cllr_calib": "its part due to calibration",
+    "cm_min_dcf": "detection cost of the countermeasure alone, at the best threshold",
+    "cm_act_dcf": "the same at the Bayes threshold of the CM score as a log-likelihood ratio",
+    "t_eer_asv_threshold": "ASV scores above it are accepted at the point of the t-EER",
+    "t_eer_cm_threshold": "CM scores above it are accepted at the point of the t-EER",
+    "t_eer_residual": "how far the three error rates are apart at the point of the t-EER",
+    "t_eer_exists": "whether a pair of thresholds makes the three error rates equal",
+    "t_eer_closest": "the t-EER, or where no pair of thresholds gives it, the closest to one",
+    "asv_pmiss": "targets that the verifier rejects at its EER threshold",
+    "asv_pfa": "nontargets that the verifier accepts at its EER threshold",
+    "asv_pfa_spoof": "spoofs that the verifier accepts at its EER threshold",
+    "min_t_dcf": "cost of verifier and countermeasure in tandem, the verifier at its EER (2020 on)",
+    "min_t_dcf_legacy": "the same as in the challenge of 2019, without the verifier's own errors",
+    "nce": "normalised cross-entropy of the three classes, given both LLRs",
+    "nce_min": "the same after the best affine calibration of the LLRs",
+}
+"""The same in words of those whose entry is one line."""
+
 
 def as_metric(thing: Any) -> Metric:
     """A metric of another package; what fails in it leaves it undefined, with the reason.
@@ -521,7 +554,8 @@ def as_metric(thing: Any) -> Metric:
     return replace(thing, function=guarded)
 
 
-METRICS = Registry({entry.name: entry for entry in _ENTRIES}, "metrics", "metric", as_metric)
+_EXPLAINED = (replace(one, meaning=one.meaning or _MEANINGS[one.name]) for one in _ENTRIES)
+METRICS = Registry({one.name: one for one in _EXPLAINED}, "metrics", "metric", as_metric)
 """Every metric, in the order of the results of ``all_metrics``; ``all()`` has those of installed
 packages too."""
 

@@ -269,11 +269,13 @@ def write_table(
     return table
 
 
-_TITLES = {
-    1: "one seed, 95 % interval",
-    2: "mean over two seeds ± deviation, values of both",
-    3: "mean over seeds ± deviation, 95 % interval",
-}
+def _title(cells: Sequence[Cell]) -> str:
+    """What a number of the table is: of how many seeds, and what stands beside or below it."""
+    seeds = max(len(cell.seeds) for cell in cells)
+    if seeds == 2:
+        return "mean over two seeds ± deviation, values of both"
+    mean = "one seed" if seeds == 1 else "mean over seeds ± deviation"
+    return f"{mean}, 95 % interval" if any(map(ends_text, cells)) else mean
 
 
 def print_table1(table: Any) -> None:
@@ -286,8 +288,9 @@ def print_table1(table: Any) -> None:
     for columns in _parts(rows, console.width):
         titles = [METRICS[name].title("%", narrow=True) for name in columns]
         shown = make_table(_first(rows), titles)
-        seeds = max(len(cell.seeds) for row in rows for cell in row.cells.values())
-        shown.title = f"Table 1, eval: {_TITLES.get(seeds, _TITLES[3])}"
+        shown.title = (
+            f"Table 1, eval: {_title([one for row in rows for one in row.cells.values()])}"
+        )
         shown.box, shown.padding, shown.pad_edge = box.SIMPLE_HEAD, (0, 0, 0, 1), False
         for row in rows:
             cells, blank = [row.cells[name] for name in columns], [""] * len(_first(rows)[1:])

@@ -107,7 +107,8 @@ def load(path: Path, mend: bool = True) -> tuple[Path | bytes, list[str]]:
     notes = [f"{path}: lines that begin with {COMMENT} are left out"] if commented(path) else []
     if not marked and not line:
         return path if _is_text(str(path)) else path.read_bytes(), notes
-    found = "the file begins with a byte-order mark" if marked else "Windows line ends (CR LF)"
+    windows = "Windows line ends (CR LF)" if _find(path, b"\r\n") else "line ends of one CR"
+    found = "the file begins with a byte-order mark" if marked else windows
     if not mend:
         raise InputError(f"{path}, line {1 if marked else line}: {found}; {_CONVERT}")
     return _mended(path), [f"{path}: {found}; read all the same", *notes]

@@ -144,6 +144,8 @@ EXPERIMENTS = [
     Case("large seed", "table --seeds 9999999999 --out out", ("too much",)),
     Case("table widths", "table --hidden_dims [8,0] --out out", ("model.hidden_dims",)),
     Case("no jobs", "table --launcher local --seeds_per_job 0 --out out", ("--seeds_per_job",)),
+    Case("no jobs, checked", "table --seeds_per_job 0 --check", ("--seeds_per_job",)),
+    Case("empty configuration", "fit --config empty.csv", ("empty.csv holds no settings",)),
     Case("seed twice", "table --seeds 1,1 --out out", ("--seeds", "twice")),
     Case("table of no system", "table --systems L9 --out out", ("L9",)),
     Case("no epochs", "table --epochs 0 --out out", ("--trainer.max_epochs", "at least 1, got 0")),

@@ -248,3 +248,14 @@ def test_nothing_is_cut_off_on_the_terminal(
     assert "…" not in shown
     assert ("one seed", "values of both", "mean over seeds")[seeds - 1] in " ".join(shown.split())
     assert "a-DCF (costs not recorded)" in shown
+    ends = any(cell.ends for row in table.rows for cell in row.cells.values())
+    assert ("95 % interval" in " ".join(shown.split())) == (ends and seeds != 2)
+
+
+def test_a_table_without_intervals_does_not_promise_any(
+    table: Table1, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for row in table.rows:
+        row.cells.update({name: replace(cell, ends={}) for name, cell in row.cells.items()})
+    print_table1(table)
+    assert "95 % interval" not in " ".join(capsys.readouterr().out.split())

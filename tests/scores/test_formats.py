@@ -170,6 +170,10 @@ def test_byte_order_mark_and_windows_line_ends_can_be_mended(tmp_path: Path) -> 
         table = read_table(tmp_path / "b")
         assert table.frame.equals(wanted)
         assert re.search("CR LF|byte-order mark", table.notes[0])
+    (tmp_path / "b").write_bytes(LINES["csv"].replace("\n", "\r").encode())
+    table = read_table(tmp_path / "b")
+    assert table.frame.equals(wanted)
+    assert "line ends of one CR" in table.notes[0]
 
 
 def test_our_table_reads_back_exactly(tmp_path: Path) -> None:
