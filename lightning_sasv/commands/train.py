@@ -7,8 +7,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from jsonargparse import Namespace, set_parsing_settings
 from lightning_fabric.utilities.seed import max_seed_value
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from torch import distributed
 
 from lightning_sasv.callbacks import FitFusion, LeaveSignals, WriteResults
 from lightning_sasv.callbacks.leave_signals import end_ranks
@@ -53,6 +54,7 @@ from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.signals import add_helper, advising
 from lightning_sasv.systems import own_systems, read_systems
+from lightning_sasv.terminal import USER_ERROR
 
 DEFAULT_SEED = 1986
 RESUME = "finished epochs are kept: go on with --ckpt_path last"
@@ -371,6 +373,29 @@ def with_systems(args: Sequence[str]) -> list[str]:
     return found
 
 
+@contextmanager
+def leaving_group() -> Iterator[None]:
+    """End the group of a run on several processes while Python still stands, also after a refusal.
+
+    A thread of gloo lets go of the tensors of the last exchange when it comes to it, and needs the
+    interpreter for that: one that is gone by then turns a finished run into an abort. Other errors
+    may come amid an exchange, whose end would be waited for.
+    """
+    try:
+        yield
+    except (InputError, SystemExit) as error:
+        if getattr(error, "code", USER_ERROR) == USER_ERROR:
+            _leave_group()
+        raise
+    _leave_group()
+
+
+def _leave_group() -> None:
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+@leaving_group()
 def train(args: Sequence[str], line: type[SASVCLI] = SASVCLI) -> SASVCLI:
     """Run one of the training commands.
 
