@@ -37,7 +37,7 @@ COMMANDS = {
     "configs": ("starting", "configs", "list our configurations, or show one"),
     "init": ("starting", "init", "write a folder to start an experiment from"),
     "table": ("table", "table", "Table 1: every system, every seed, beside the paper's numbers"),
-    "extract": ("extract", "extract", "turn audio into ECAPA-TDNN and AASIST embeddings"),
+    "extract": ("corpus", "extract", "turn audio into ECAPA-TDNN and AASIST embeddings"),
     "sweep": ("table", "sweep", "run a W&B sweep file, online or offline"),
     "simulate": ("corpus", "simulate", "write the twin corpus to disk"),
     "import": (
@@ -45,20 +45,20 @@ COMMANDS = {
         "import_corpus",
         "turn the challenge's embedding pickles into stores, or join shards of `extract`",
     ),
-    "download": ("download", "download", "fetch public scores, protocols, embeddings or weights"),
-    "export": ("export", "export", "write a fitted system as a checked bundle for deployment"),
+    "download": ("corpus", "download", "fetch public scores, protocols, embeddings or weights"),
+    "export": ("bundles", "export", "write a fitted system as a checked bundle for deployment"),
     "drift": ("bundles", "drift", "whether the thresholds of a bundle hold on new scores"),
     "verify": ("bundles", "verify", "accept or reject recordings: the enrolled speaker, live?"),
     "enrol": ("bundles", "enrol", "keep the model of a speaker for verify, or forget it"),
     "serve": ("bundles", "serve", "answer over HTTP by a bundle: scores and recordings"),
     "fuse": ("scores", "fuse", "fit fusion systems on dev scores, fuse eval scores"),
-    "evaluate": ("evaluate", "evaluate", "every metric of score files; compares systems"),
-    "merge": ("counts", "merge", "add counts of trials that `evaluate --state` wrote"),
+    "evaluate": ("scores", "evaluate", "every metric of score files; compares systems"),
+    "merge": ("scores", "merge", "add counts of trials that `evaluate --state` wrote"),
     "referee": ("scores", "referee", "published values against what their score files give"),
     "decide": ("scores", "decide", "accept or reject each trial at given costs and priors"),
     "transfer": ("scores", "transfer", "systems fitted on one corpus on the scores of another"),
     "convert": ("scores", "convert", "turn a score file into another format"),
-    "report": ("report", "report", "results as an HTML page and figures"),
+    "report": ("scores", "report", "results as an HTML page and figures"),
     "schema": ("starting", "schema", "JSON schema of a kind of YAML file, for editors"),
     "completion": ("starting", "completion", "completion of commands and options for a shell"),
 }
@@ -101,12 +101,11 @@ def _fail_for_memory(error: Exception) -> NoReturn:
 
 
 def command_function(command: str) -> Callable[..., None]:
-    """The function that a command is; its module is imported."""
+    """The function that a command is, with its options; its module is imported."""
+    from lightning_sasv.commands.arguments import prepared
+
     module, name, _ = COMMANDS[command]
-    function: Callable[..., None] = getattr(
-        import_module(f"lightning_sasv.commands.{module}"), name
-    )
-    return function
+    return prepared(getattr(import_module(f"lightning_sasv.commands.{module}"), name))
 
 
 def with_functions() -> dict[str, tuple[Callable[..., None] | None, str]]:

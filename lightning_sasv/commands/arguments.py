@@ -21,6 +21,7 @@ from argparse import Action
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
+from importlib import import_module
 from typing import Any, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -198,36 +199,46 @@ Command = Callable[..., None]
 
 
 def options_of(
-    function: Callable[..., Any],
-    also: Mapping[str, str] | None = None,
-    typed: Mapping[str, Any] | None = None,
+    name: str, also: Mapping[str, str] | None = None, typed: Mapping[str, Any] | None = None
 ) -> Callable[[Command], Command]:
     """Give a command the options and the help of the public function that it calls.
 
-    All but ``tell`` and ``begin``, through which the function speaks to the command, and the
-    example at the end, which is for Python.
+    The function is imported by :func:`prepared`, so that commands can stand together though each
+    needs something else.
 
     Args:
-        function: The public function.
+        name: The public function, as ``PACKAGE.FUNCTION`` of this package.
         also: Further names of options, and what they stand for.
         typed: Types of options for which the function takes more than words can say.
     """
+
+    def decorate(command: Command) -> Command:
+        vars(command).update(public=name, also=also or {}, typed=typed or {})
+        return command
+
+    return decorate
+
+
+def prepared(command: Command) -> Command:
+    """The command with its options and its help, see :func:`options_of`.
+
+    All but ``tell`` and ``begin``, through which the function speaks to the command, and the
+    example at the end, which is for Python.
+    """
+    said = vars(command)
+    package, _, name = said["public"].partition(".")
+    function = getattr(import_module(f"lightning_sasv.{package}"), name)
     given = inspect.signature(function).parameters.values()
     options = [option for option in given if option.name not in _OF_COMMANDS]
     texts = {option.name: option.annotation for option in options}
     where = {"__annotations__": texts, "__module__": function.__module__}
     hints = get_type_hints(type("Options", (), where))  # not of what the function returns
-    hints |= typed or {}
+    hints |= said["typed"]
     options = [option.replace(annotation=hints[option.name]) for option in options]
-
-    def decorate(command: Command) -> Command:
-        vars(command)["__signature__"] = inspect.Signature(options)
-        vars(command)["also"] = also or {}
-        command.__annotations__ = hints
-        command.__doc__ = (inspect.getdoc(function) or "").partition("\nExample:")[0]
-        return command
-
-    return decorate
+    said["__signature__"] = inspect.Signature(options)
+    command.__annotations__ = hints
+    command.__doc__ = (inspect.getdoc(function) or "").partition("\nExample:")[0]
+    return command
 
 
 def description(function: Callable[..., Any]) -> str:

@@ -32,6 +32,7 @@ def training_parser(command: str) -> LightningArgumentParser:
 
 def command_parser(command: str, function: Callable[..., Any]) -> ArgumentParser:
     """The parser of any other command."""
+    function = arguments.prepared(function)
     return auto_parser(
         function,
         prog=f"lightning {command}",

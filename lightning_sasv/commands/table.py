@@ -30,7 +30,7 @@ SHORT = {
 """Other names of options: short forms, and what `lightning fit` has one of."""
 
 
-@options_of(experiment.table, SHORT)
+@options_of("experiment.table", SHORT)
 def table(**options: Any) -> None:
     """Run, and show the table."""
     quiet()
@@ -48,7 +48,7 @@ def table(**options: Any) -> None:
     print_note(f"took {time.perf_counter() - start:.0f} s")
 
 
-@options_of(experiment.sweep)
+@options_of("experiment.sweep")
 def sweep(**options: Any) -> None:
     """Run, and show what the runs found."""
     experiment.sweep(**options, tell=_print_runs)
