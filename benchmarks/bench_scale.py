@@ -209,7 +209,7 @@ def evaluated(path: Path, way: str) -> tuple[float, float, str, str]:
 
 KEYED = f"""
 import sys, time
-from lightning_sasv.scores.spool import Space
+from lightning_sasv.scores.keys import Space
 from lightning_sasv.scores import scan
 start = time.process_time()
 rows = sum(map(len, scan("scores.parquet", sys.argv[1], space=Space(float(sys.argv[2])))))

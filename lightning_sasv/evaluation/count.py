@@ -35,10 +35,10 @@ from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, cautions, check_re
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.places import COUNTS, is_counts, refuse
 from lightning_sasv.scores import ScoreTable
+from lightning_sasv.scores.keys import Space
 from lightning_sasv.scores.layouts import LABELS
 from lightning_sasv.scores.reading import Reading
 from lightning_sasv.scores.sources import Tell, parts_of, read_key, roles_of, silent
-from lightning_sasv.scores.spool import Space
 from lightning_sasv.scores.stream import key_parts, rows_of, scan
 from lightning_sasv.scores.table import id_hashes
 from lightning_sasv.scores.text import STDIN

@@ -24,8 +24,8 @@ from lightning_sasv.evaluation.sizes import STATES, is_counted, memory_for
 from lightning_sasv.evaluation.systems import Systems, gather
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.scores import ScoreTable
-from lightning_sasv.scores.frames import NAME, Frame, read_frame
 from lightning_sasv.scores.join import stacked
+from lightning_sasv.scores.kinds import NAME, Frame, read_frame
 from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
 from lightning_sasv.scores.sources import (
     Tell,

@@ -17,9 +17,8 @@ import numpy as np
 
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.scores.layouts import is_fusible
-from lightning_sasv.scores.meaning import with_role
 from lightning_sasv.scores.read import read_plain
-from lightning_sasv.scores.reading import Reading, turned
+from lightning_sasv.scores.reading import Reading, turned, with_role
 from lightning_sasv.scores.sources import Tell, join_all, parts_of, read_source, silent, told
 from lightning_sasv.scores.table import ScoreTable
 from lightning_sasv.scores.text import not_a_number

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores.asking import cannot_tell, label_hint, resolved, shown, unused
 from lightning_sasv.scores.layouts import (
     LAYOUTS,
     WORDS,
@@ -21,7 +20,17 @@ from lightning_sasv.scores.layouts import (
     described,
     layout_named,
 )
-from lightning_sasv.scores.profile import Column, Lines, sample_of, widths
+from lightning_sasv.scores.profile import (
+    Column,
+    Lines,
+    cannot_tell,
+    label_hint,
+    resolved,
+    sample_of,
+    shown,
+    unused,
+    widths,
+)
 from lightning_sasv.scores.text import split
 
 
@@ -111,19 +120,16 @@ def _separator(
         even = count > 1 and (
             rows >= 0.9 * len(lines) or (len(cells[sign]) > 1 and resolved(cells[sign]))
         )
-        if even and (" " not in first or resolved(cells[sign]) or len(_even(path, lines)) > 1):
+        uneven = len(widths(path, lines, " ")) > 1
+        if even and (" " not in first or resolved(cells[sign]) or uneven):
             return sign, []
     return " ", []
-
-
-def _even(path: Path, lines: Sequence[tuple[int, str]]) -> Counter[int]:
-    return widths(path, lines, " ")
 
 
 def _named(lines: Lines, layout: Layout) -> Found:
     """A layout that the user names is held to; a header is told from its content."""
     line, first = lines.lines[0][0], lines.first()
-    if layout.headings or layout.name in ("csv", "parquet"):
+    if layout.headings:
         return _with_header(lines, layout, guessed=False)
     if layout.name == "columns" and len(first) != len(layout.columns):
         raise InputError(
@@ -164,7 +170,7 @@ def _with_header(lines: Lines, layout: Layout, guessed: bool) -> Found:
     if twice:
         raise InputError(f"{lines.where}: column {twice[0]!r} stands twice; rename one")
     line = lines.lines[0][0]
-    if layout.name in ("csv", "parquet"):
+    if layout.name == "csv":
         return _own_table(lines, layout, headings, guessed)
     known = {heading.lower(): heading for heading in layout.headings}
     headings = [known.get(heading.lower(), heading) for heading in headings]

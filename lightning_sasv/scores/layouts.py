@@ -79,7 +79,7 @@ class Layout:
     @property
     def numbers(self) -> tuple[str, ...]:
         """The columns that hold numbers."""
-        return tuple(name for name in self.columns if name == "score" or is_number(name))
+        return tuple(filter(is_number, self.columns))
 
     @property
     def role_by_labels(self) -> bool:
@@ -100,7 +100,7 @@ class Layout:
 
 def is_number(name: str) -> bool:
     """Whether a column of this name holds numbers in every layout."""
-    return name.endswith(("_score", "_llr", "_norm")) or name.startswith("sasv_")
+    return name == "score" or name.endswith(("_score", "_llr", "_norm")) or name.startswith("sasv_")
 
 
 def is_fusible(name: str) -> bool:

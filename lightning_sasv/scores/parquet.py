@@ -1,4 +1,4 @@
-"""What a Parquet file unpacks to, read from its pages before anything is unpacked.
+"""Parquet files; what one unpacks to is read from its pages before anything is unpacked.
 
 Equal rows take next to no room: a file of less than a megabyte can hold sixty million. The headers
 of the pages say how many cells and bytes each of them becomes; they are Thrift structures in the
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lightning_sasv.errors import InputError
 from lightning_sasv.limits import (
     BYTES_PER_BYTE,
     CELLS_PER_BYTE,
@@ -19,10 +21,12 @@ from lightning_sasv.limits import (
     UNPACKED_BYTES,
 )
 
-MAGIC = b"PAR1"
-DAMAGED = (ValueError, AttributeError, KeyError, IndexError, TypeError, OSError)
-"""What reading the headers of a damaged file raises."""
+if TYPE_CHECKING:
+    import polars as pl
 
+MAGIC = b"PAR1"
+_DAMAGED = (ValueError, AttributeError, KeyError, IndexError, TypeError, OSError)
+"""What reading the headers of a damaged file raises."""
 _DEEPEST = 16
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _ROW_GROUPS, _COLUMNS, _META = 4, 1, 3  # of the file, of a row group, of a column
@@ -110,7 +114,7 @@ def _pages(content: mmap.mmap, column: dict[int, Any]) -> Iterator[tuple[int, in
         raise ValueError("pages beyond the file")
 
 
-def check_parquet(path: Path) -> None:
+def _check_parquet(path: Path) -> None:
     """Refuse a file that unpacks to more than its size and the limits allow.
 
     Raises:
@@ -124,3 +128,46 @@ def check_parquet(path: Path) -> None:
                 cells, size = cells + more, size + unpacked
                 TABLE_CELLS.check(path, cells, len(content) * CELLS_PER_BYTE)
                 UNPACKED_BYTES.check(path, size, len(content) * BYTES_PER_BYTE)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say which file it is that cannot be read as Parquet."""
+    import polars as pl
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (*_DAMAGED, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(
+            f"{path}: not a readable Parquet file ({reason}); write it again"
+        ) from None
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    """The columns of a Parquet file under their own names."""
+    import polars as pl
+
+    with _readable(path):
+        _check_parquet(path)
+        with path.open("rb") as file:  # any name, also one that is no text
+            return pl.read_parquet(file)
+
+
+def parquet_parts(path: Path, rows: int) -> Iterator[pl.DataFrame]:
+    """The same in parts of some rows."""
+    import polars as pl
+
+    with _readable(path):
+        lazy = pl.scan_parquet(path, glob=False)
+        yield from lazy.collect_batches(chunk_size=rows, maintain_order=True)
+
+
+def parquet_rows(path: Path) -> int:
+    """How many rows a Parquet file has, as it says."""
+    import polars as pl
+
+    with _readable(path):
+        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())

@@ -1,4 +1,7 @@
-"""What the columns of a file look like, from lines that are spread evenly over it."""
+"""What the columns of a file look like, from lines that are spread evenly over it.
+
+And what to say, and to ask, where that does not tell what they are.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lightning_sasv.limits import LINE_BYTES
-from lightning_sasv.scores.layouts import FILLERS, STAR, WORDS, Layout, plain_label
+from lightning_sasv.scores.layouts import (
+    FILLERS,
+    LAYOUTS,
+    STAR,
+    WORDS,
+    Layout,
+    column_named,
+    is_number,
+    plain_label,
+)
 from lightning_sasv.scores.text import COMMENT, lines_of, split
 
 FIRST, SPREAD = 200, 800
@@ -23,6 +35,10 @@ FEW = 10
 _NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I)
 _FRACTION = re.compile(r"[+-]?(?:\d*\.\d+(?:e[+-]?\d+)?|\d+(?:\.\d*)?e[+-]?\d+)", re.I)
 _CODE = re.compile(r"[+-]?[0123](?:\.0*)?")
+_KNOWN = {"speaker", "utterance", "attack", "label"}
+_NAMES = {" ": "blanks", "\t": "tabs", ",": "commas"}
+_SHOWN = 12
+"""How many columns a message shows."""
 
 
 def sample_of(path: Path, source: Path | bytes) -> list[tuple[int, str]]:
@@ -108,7 +124,7 @@ class Column:
 
     def contradicts(self, name: str, layout: Layout) -> bool:
         """Whether the cells cannot be what a layout takes them for."""
-        if name in ("label", "score") or name in layout.numbers:
+        if name == "label" or name in layout.numbers:
             return self._is_no_value(name, layout)
         if name == STAR:
             return self.share(lambda cell: cell.count("*") == 1) < 0.9
@@ -173,3 +189,82 @@ class Lines(NamedTuple):
         """The columns without the header."""
         rows = self.lines[1:] if header and len(self.lines) > 1 else self.lines
         return columns_of(self.path, rows, self.separator, self.labels)
+
+
+def shown(columns: Sequence[Column]) -> str:
+    """The first cell of each column and what the column looks like."""
+    cells = [f"{n} {one.cells[0][:24]!r} ({one.kind})" for n, one in enumerate(columns, 1)]
+    return ", ".join(cells[:_SHOWN]) + (", …" if len(cells) > _SHOWN else "")
+
+
+def cannot_tell(lines: Lines, columns: Sequence[Column], reason: str = "") -> str:
+    """The first line cut into columns, the nearest layouts, and what to type."""
+    text = lines.lines[0][1]
+    known = [one for one in LAYOUTS.all().values() if one.columns and one.recognised]
+    nearest = sorted(known, key=lambda one: _distance(one, columns))[:3]
+    line = text if len(text) <= 60 else text[:57] + "..."
+    return (
+        f"{lines.where}: cannot tell the format of {len(columns)} columns like {line!r}"
+        f"{': ' + reason if reason else ''}; between {_NAMES[lines.separator]} are "
+        f"{shown(columns)}; nearest are "
+        f"{', '.join(f'{one.name} ({one.describe()})' for one in nearest)}; say what they are with "
+        f"--columns '{_suggested(columns)}' or --format"
+    )
+
+
+def _suggested(columns: Sequence[Column]) -> str:
+    """A description of the columns to begin with: of several numbers the last is the score."""
+    names = ["-"] * len(columns)
+    for kinds, name in ((("number",), "score"), (("label", "label?"), "label")):
+        places = [n for n, one in enumerate(columns) if one.kind in kinds]
+        if places:
+            names[places[-1]] = name
+    ids = [n for n, one in enumerate(columns) if one.kind in ("id", "text")]
+    for place, name in zip(ids, ("speaker", "utterance")[-len(ids[:2]) :], strict=False):
+        names[place] = name
+    return ",".join(names)
+
+
+def _distance(layout: Layout, columns: Sequence[Column]) -> float:
+    """How many columns are another than a layout has."""
+    wrong = sum(map(Column.contradicts, columns, layout.columns, [layout] * len(columns)))
+    return wrong + 1.5 * abs(len(layout.columns) - len(columns))
+
+
+def unused(lines: Lines, columns: Sequence[str]) -> tuple[str, ...]:
+    """A word on columns that look like scores or decisions and are none to us."""
+    looks = ("score", "llr", "prob", "pred", "logit", "p_", "decision")
+    cells = lines.columns(header=1)
+    unused = [
+        name
+        for name, column in zip(columns, cells, strict=False)
+        if name != "label" and not is_number(name) and column.numbers > 0.9
+        and any(part in name.lower() for part in looks)
+    ]  # fmt: skip
+    if not unused:
+        return ()
+    return (
+        f"{lines.path}: {', '.join(unused)} may be scores and are not used; --columns names others",
+    )
+
+
+def label_hint(lines: Lines, columns: Sequence[str]) -> str:
+    """What to add where a table has no column of labels that is known."""
+    cells = lines.columns(header=1)
+    if len(cells) != len(columns):
+        return ""
+    maybe = [n for n, one in zip(columns, cells, strict=True) if one.codes or one.words > 0.9]
+    if not maybe:
+        return ""
+    names = ["label" if name == maybe[-1] else name if name in _KNOWN or is_number(name) else "-"
+             for name in columns]  # fmt: skip
+    return (
+        f"; {' or '.join(maybe)} may be it: --columns '{','.join(names)}' --labels bona=…,spoof=… "
+        "(or target=…,nontarget=…), or give --key"
+    )
+
+
+def resolved(cells: Sequence[str], least: int = 1) -> bool:
+    """Whether a line has headings that are known."""
+    names = {column_named(cell) for cell in cells}
+    return sum(name in _KNOWN or is_number(name) for name in names) >= least

@@ -18,14 +18,15 @@ from lightning_sasv.scores.layouts import (
     ROLES,
     layout_named,
 )
-from lightning_sasv.scores.meaning import layout_of, with_role
 from lightning_sasv.scores.read import read_plain
 from lightning_sasv.scores.reading import (
     Reading,
     ReadingOptions,
+    layout_of,
     reading,
     takes_reading_options,
     turned,
+    with_role,
 )
 from lightning_sasv.scores.table import ScoreTable, check_numbers, refuse_mixture
 from lightning_sasv.scores.write import write_new

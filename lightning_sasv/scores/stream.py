@@ -9,29 +9,19 @@ from __future__ import annotations
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.limits import LINE_BYTES
-from lightning_sasv.scores.arrays import MAGIC as ARRAYS
 from lightning_sasv.scores.detect import Found, find_layout
-from lightning_sasv.scores.keys import labelled, rows_from
+from lightning_sasv.scores.keys import Space, labelled, rows_from
+from lightning_sasv.scores.kinds import kind_of, plain_types, with_our_names
 from lightning_sasv.scores.layouts import LAYOUTS
-from lightning_sasv.scores.meaning import canonical, with_role
-from lightning_sasv.scores.parquet import MAGIC
-from lightning_sasv.scores.read import (
-    JSON_LINES,
-    plain_types,
-    read_cells,
-    read_plain,
-    with_our_names,
-)
-from lightning_sasv.scores.reading import Reading, turned
-from lightning_sasv.scores.spool import Space
-from lightning_sasv.scores.table import ScoreTable, check_numbers, plain_names
+from lightning_sasv.scores.parquet import MAGIC, parquet_parts, parquet_rows
+from lightning_sasv.scores.read import as_said, read_cells, read_plain
+from lightning_sasv.scores.reading import Reading, canonical, turned, with_role
+from lightning_sasv.scores.table import ScoreTable
 from lightning_sasv.scores.text import STDIN, UTF16, first_bytes, refuse_other_kinds
 
 PART = 1 << 26
@@ -115,71 +105,44 @@ def key_parts(key: ScoreTable | str | Path, how: Reading | None = None) -> Itera
 
 def _parts_of(path: Path, how: Reading) -> Iterator[ScoreTable]:
     """The parts of a file, checked."""
-    start = b"" if str(path) == STDIN else first_bytes(path)
-    if start and _is_held(path, start, how):
+    stdin = str(path) == STDIN
+    kind = "text" if stdin else kind_of(path, how.format)
+    if kind == "parquet":
+        tables = _parquet(path, how)
+    elif stdin or (kind == "text" and not _has_other_lines(path)):
+        tables = _text(path, how)
+    else:  # of a kind that is read whole
         table = read_plain(path, how)
         yield from (rows_from(table, first, ROWS) for first in range(0, len(table), ROWS))
         return
-    parquet = start == MAGIC
-    for table in _parquet(path, how) if parquet else _text(path, how):
-        checked = check_numbers(table, how.allow_missing)
-        if how.ids == "name":
-            checked = replace(checked, frame=plain_names(checked.frame))
-        yield replace(checked, by_row=True) if how.ids == "none" else checked
+    yield from (as_said(table, how) for table in tables)
 
 
-def _is_held(path: Path, start: bytes, how: Reading) -> bool:
-    """Whether a file is of a kind that is read whole: arrays, JSON lines, text of other lines."""
-    json = how.format == JSON_LINES or (how.format is None and path.suffix == ".jsonl")
-    if json or start in ARRAYS or start.startswith(UTF16):
-        return True
+def _has_other_lines(path: Path) -> bool:
+    """Whether a text has other lines than those that it can be cut at."""
     with path.open("rb") as file:
         head = file.read(1 << 16)
-    return start != MAGIC and b"\r" in head and b"\n" not in head
+    return head.startswith(UTF16) or (b"\r" in head and b"\n" not in head)
 
 
 def rows_of(path: str | Path) -> int:
     """About how many rows a file has: Parquet says it, text by the mean line of its beginning."""
-    import polars as pl
-
     path = Path(path)
     if first_bytes(path) == MAGIC:
-        with _readable(path):
-            return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        return parquet_rows(path)
     with path.open("rb") as file:
         head = file.read(1 << 20)
     lines = max(head.count(b"\n"), 1)
     return path.stat().st_size * lines // max(len(head), 1)
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Say which file it is that polars cannot read as Parquet."""
-    import polars as pl
-
-    try:
-        yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(
-            f"{path}: not a readable Parquet file ({reason}); write it again"
-        ) from None
-
-
 def _parquet(path: Path, how: Reading) -> Iterator[ScoreTable]:
-    import polars as pl
-
-    if how.format not in (None, "parquet"):
-        raise InputError(f"{path}, line 1: this is a Parquet file, not {how.format}; drop --format")
     start = 0
-    with _readable(path):
-        for batch in pl.scan_parquet(path, glob=False).collect_batches(
-            chunk_size=ROWS, maintain_order=True
-        ):
-            frame, first = plain_types(path, with_our_names(batch), start), start
-            table = ScoreTable(frame, path, "parquet", lambda row, first=first: first + row + 1)  # type: ignore[misc]
-            yield canonical(table, LAYOUTS["parquet"], how.labels)
-            start += len(frame)
+    for batch in parquet_parts(path, ROWS):
+        frame, first = plain_types(path, with_our_names(batch), start), start
+        table = ScoreTable(frame, path, "parquet", lambda row, first=first: first + row + 1)  # type: ignore[misc]
+        yield canonical(table, LAYOUTS["parquet"], how.labels)
+        start += len(frame)
 
 
 def _text(path: Path, how: Reading) -> Iterator[ScoreTable]:

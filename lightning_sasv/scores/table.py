@@ -244,7 +244,7 @@ def check_numbers(table: ScoreTable, allow_missing: bool = False) -> ScoreTable:
     import polars as pl
 
     for name, kind in table.frame.schema.items():
-        if not kind.is_float() or not (is_number(name) or name == "score"):
+        if not kind.is_float() or not is_number(name):
             continue
         column = pl.col(name)
         nan = table.frame.select(column.is_nan().fill_null(value=True)).to_series()

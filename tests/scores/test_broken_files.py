@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores import read_scores, read_table, write_scores
+from lightning_sasv.scores import read_scores, read_table, scan, write_scores
+from lightning_sasv.scores.reading import Reading
 from tests.scores.samples import LINES, toy_scores, write
 
 GOOD, SASV = LINES["csv"], LINES["sasv2022"]
@@ -65,11 +69,34 @@ def test_named_layout_is_held_to(tmp_path: Path) -> None:
         read_table(path, "asvspoof5-t2")
     with pytest.raises(InputError, match=r"a.tsv, line 1: 2 columns where 5"):
         read_table(path, "sasv2022")
-    with pytest.raises(InputError, match=r"not a readable Parquet file"):
-        read_table(path, "parquet")
+    for read in (read_table, lambda path, name: list(scan(path, how=Reading(name)))):
+        for name, kind in (("parquet", "Parquet"), ("arrays", "numpy")):
+            with pytest.raises(InputError, match=rf"a.tsv: not a readable {kind} file"):
+                read(path, name)
     wide = write(tmp_path / "b.tsv", LINES["asvspoof5-t1"].replace("\tcm-score", "\tcm-score\tx"))
     with pytest.raises(InputError, match=r"b.tsv, line 1: unknown column 'x'"):
         read_table(wide)
+
+
+WORDS = pl.DataFrame({"label": ["target", "spoof"], "score": ["low", "high"]})
+
+
+@pytest.mark.parametrize("read", [read_table, lambda path: list(scan(path))])
+@pytest.mark.parametrize(
+    ("name", "save"),
+    [
+        ("a.parquet", WORDS.write_parquet),
+        ("a.jsonl", WORDS.write_ndjson),
+        ("a.npz", lambda path: np.savez(path, **WORDS.to_dict(as_series=False))),
+        ("b.npz", lambda path: np.savez(path, asv_score=WORDS["score"].to_numpy().astype("U"))),
+    ],
+)
+def test_scores_that_are_words_are_refused_in_files_of_any_kind(
+    name: str, save: Callable[[Path], None], read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    save(tmp_path / name)
+    with pytest.raises(InputError, match=rf"{name}, column (asv_)?score: holds String, not num"):
+        read(tmp_path / name)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.scores import ScoreTable, read_table, scan, stream
+from lightning_sasv.scores.keys import Space
 from lightning_sasv.scores.reading import Reading
-from lightning_sasv.scores.spool import Space
 
 ROWS = 700
 
