@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
 
@@ -16,10 +14,9 @@ from lightning_sasv.data.embeddings import FORMAT
 from lightning_sasv.scores import write_scores
 from lightning_sasv.trials import Scores
 from tests.hostile import bombs, test_gate_attacks
-from tests.hostile.corpus import MARK, NAMES, checkpoints, pickles, stores
+from tests.hostile.corpus import EVIL, MARK, NAMES, changed, checkpoints, pickles, stores
 from tests.hostile.test_checkpoints import BOMBS, OLD, READERS, SETTINGS, STATES, altered
 from tests.hostile.test_commands_from_files import COMMANDS, PARAMETERS, VALUES
-from tests.hostile.test_files_that_run import CONFIGS, EVIL
 from tests.hostile.test_launcher_options import OPTIONS
 from tests.hostile.test_misleading_data import CASES
 from tests.hostile.test_names_and_headers import scores_of
@@ -49,30 +46,15 @@ def _state(places: tuple[Any, ...], value: object) -> Maker:
     """A checkpoint to go on from, with one thing changed."""
 
     def make(path: Path) -> None:
-        content = inner = copy.deepcopy(torch.load(OLD / "last.ckpt", weights_only=True))
-        for place in places[:-1]:
-            inner = inner.setdefault(place, {}) if isinstance(inner, dict) else inner[place]
-        inner[places[-1]] = value
-        torch.save(content, path)
+        content = torch.load(OLD / "last.ckpt", weights_only=True)
+        torch.save(changed(content, places, value), path)
 
     return make
 
 
-def _misleading(case: Callable[[], tuple[np.ndarray, ...]]) -> Maker:
-    def make(path: Path) -> None:
-        asv, cm, label = case()
-        write_scores(path.with_suffix(".csv"), Scores(asv, cm, label))
-        path.with_suffix(".csv").rename(path)
-
-    return make
-
-
-def _named(name: str) -> Maker:
-    def make(path: Path) -> None:
-        scores_of(name, path.with_suffix(".csv"))
-        path.with_suffix(".csv").rename(path)
-
-    return make
+def _table(scores: Scores) -> Maker:
+    """A score file of any name."""
+    return lambda path: write_scores(path.with_suffix(".csv"), scores).rename(path)
 
 
 def evil_module(folder: Path) -> None:
@@ -102,7 +84,7 @@ def _configurations() -> dict[str, str]:
     return {
         f"{kind}, {name}": text
         for kind, texts in {
-            "code": CONFIGS,
+            "code": gate.CONFIGS,
             "object": gate.OBJECTS,
             "address": gate.ADDRESSES,
             "secret": gate.SECRETS,
@@ -112,7 +94,7 @@ def _configurations() -> dict[str, str]:
             "bomb": bombs.YAML,
         }.items()
         for name, text in texts.items()
-    }
+    } | {f"option, {name}": f"cm: {text}" for name, text in gate.NETWORKS.items()}
 
 
 def hostile_files() -> dict[str, dict[str, Maker]]:
@@ -128,8 +110,8 @@ def hostile_files() -> dict[str, dict[str, Maker]]:
         "store": _written(stores({"format": FORMAT})),
         "json": _written(bombs.JSON),
         "text": _written(bombs.TEXTS | bombs.OTHER_KINDS),
-        "name": {name: _named(text) for name, text in NAMES.items()},
-        "misleading": {name: _misleading(case) for name, case in CASES.items()},
+        "name": {name: _table(scores_of(text)) for name, text in NAMES.items()},
+        "misleading": {name: _table(Scores(*case())) for name, case in CASES.items()},
         "corpus": _written({name: SETS | more for name, more in DESCRIPTIONS.items()}),
         "tar": _written(TARS),
         "rows": _written({name: json.dumps(row) for name, row in ROWS.items()}),

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from lightning_sasv.decisions import PRESETS
+from lightning_sasv.deploy.bundle import write_bundle
+from lightning_sasv.files import read_json, sha256
+from lightning_sasv.fusion import build_system
+from tests.scores.samples import toy_scores
+
 MARK = "mark"
 """File that only a hostile file would make."""
+
+EVIL = f"""
+from pathlib import Path
+from pytorch_lightning import Callback
+Path({MARK!r}).touch()
+class Evil(Callback): pass
+class Other(Callback): pass
+def run(*args, **kwargs): pass
+"""
+"""A module that leaves a mark when it is imported."""
+
+STARTS = {
+    "class_path": "torch.distributed.elastic.multiprocessing.subprocess_handler."
+    "subprocess_handler.SubprocessHandler",
+    "init_args": {
+        "entrypoint": "touch",
+        "args": [MARK],
+        "env": {},
+        "stdout": None,
+        "stderr": None,
+        "local_rank_id": 0,
+        "numa_options": None,
+    },
+}
+"""An object that starts a process when it is made."""
+
+WRITES = {"class_path": "lightning_sasv.files.write_text", "init_args": {"path": MARK, "text": "x"}}
+"""A function of ours that would write any file."""
 
 
 class Reduces:
@@ -72,6 +107,27 @@ ASSEMBLED = {
     "huge": b"\x80\x04\x8d" + struct.pack("<Q", 2**62) + b"x.",
 }
 """Pickles that no pickler would write."""
+
+
+def changed(content: Any, places: Sequence[Any], value: Any) -> Any:
+    """A copy of mappings of mappings and lists with one value changed."""
+    content = inner = copy.deepcopy(content)
+    for place in places[:-1]:
+        inner = inner.setdefault(place, {}) if isinstance(inner, dict) else inner[place]
+    inner[places[-1]] = value
+    return content
+
+
+def altered_bundle(folder: Path, places: Sequence[str], value: Any) -> Path:
+    """A bundle with one thing changed in its description; its checksums are right."""
+    scores = toy_scores(90)
+    system = build_system("L3").fit(scores.asv, scores.cm, scores.label)
+    bundle = write_bundle(folder, system, scores, PRESETS["equal"], name="L3")
+    content = changed(read_json(bundle / "bundle.json"), places, value)
+    (bundle / "bundle.json").write_text(json.dumps(content))
+    sums = {name: sha256(bundle / name) for name in ("fusion.safetensors", "bundle.json")}
+    (bundle / "checksums.json").write_text(json.dumps(sums))
+    return bundle
 
 
 def pickles() -> dict[str, bytes]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -22,42 +21,28 @@ from pytorch_lightning.callbacks import EarlyStopping
 from lightning_sasv.checkpoints import AtomicCheckpointIO, read_checkpoint
 from lightning_sasv.cli import main
 from lightning_sasv.data import Corpus, SASVDataModule, make_twin
-from lightning_sasv.decisions import PRESETS
-from lightning_sasv.deploy.bundle import load, write_bundle
+from lightning_sasv.deploy.bundle import load
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_json, sha256
 from lightning_sasv.fitted import HEADER, read_fitted
-from lightning_sasv.fusion import build_system
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import restoring
 from lightning_sasv.places import LOCK
 from lightning_sasv.program import Program, using
-from lightning_sasv.scores import write_scores
 from lightning_sasv.tensor_files import read_tensor_file
 from tests.helpers import quiet_trainer, shared_data
 from tests.hostile.conftest import Attack
-from tests.hostile.corpus import MARK, checkpoints, safetensors
-from tests.scores.samples import toy_scores
+from tests.hostile.corpus import (
+    MARK,
+    STARTS,
+    WRITES,
+    altered_bundle,
+    changed,
+    checkpoints,
+    safetensors,
+)
 
 OLD = Path(__file__).parents[1] / "checkpoints_of_0_1"
 TINY = ("--data.scale=0.01", "--trainer.accelerator=cpu")
-HANDLER = {
-    "class_path": "torch.distributed.elastic.multiprocessing.subprocess_handler."
-    "subprocess_handler.SubprocessHandler",
-    "init_args": {
-        "entrypoint": "touch",
-        "args": [MARK],
-        "env": {},
-        "stdout": None,
-        "stderr": None,
-        "local_rank_id": 0,
-        "numa_options": None,
-    },
-}
-WRITER = {
-    "class_path": "lightning_sasv.files.write_text",
-    "init_args": {"path": MARK, "text": "x"},
-}
 
 
 def altered(path: Path, name: str = "best", **settings: Any) -> Path:
@@ -70,10 +55,10 @@ def altered(path: Path, name: str = "best", **settings: Any) -> Path:
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "a class as a value": {"fusion": {"rho": HANDLER}},
-    "a function as a value": {"fusion": {"rho": WRITER}},
-    "a class in a list": {"systems": ["B1", HANDLER]},
-    "a class in place of the settings": {"fusion": HANDLER},
+    "a class as a value": {"fusion": {"rho": STARTS}},
+    "a function as a value": {"fusion": {"rho": WRITES}},
+    "a class in a list": {"systems": ["B1", STARTS]},
+    "a class in place of the settings": {"fusion": STARTS},
     "a class path alone": {"class_path": "os.system"},
     "Lightning's own word": {"_class_path": "lightning_sasv.files.write_text"},
     "an instantiator": {"_instantiator": "os.system"},
@@ -128,7 +113,7 @@ def test_no_command_makes_anything_of_settings(
 def test_settings_of_the_data_module_are_plain_values(here: Path) -> None:
     assert SASVDataModule.load_from_checkpoint(OLD / "best.ckpt").scale == 0.01
     content = torch.load(OLD / "best.ckpt", weights_only=True)
-    for bad in (WRITER, "${oc.env:HOME}", 3):
+    for bad in (WRITES, "${oc.env:HOME}", 3):
         content["datamodule_hyper_parameters"]["root"] = bad
         torch.save(content, here / "x.ckpt")
         with pytest.raises(InputError):
@@ -218,14 +203,6 @@ def test_limits_can_be_raised(tmp_path: Path) -> None:
         assert read_tensor_file(tmp_path / "x.pt") == list(range(300_000))
 
 
-def received_run(here: Path, name: str) -> Path:
-    """A run folder that somebody sent, with a hostile last.ckpt."""
-    folder = here / "runs" / "B1" / "version_0" / "checkpoints"
-    folder.mkdir(parents=True)
-    checkpoints()[name](folder / "last.ckpt")
-    return folder
-
-
 BASE = "model: {systems: [B1]}\nckpt_path: last\n"
 READERS = {
     "no plugin": BASE + "trainer: {plugins: []}\n",
@@ -240,11 +217,13 @@ READERS = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_whatever_a_configuration_says_checkpoints_are_data(
-    name: str, here: Path, attack: Attack
+    name: str, here: Path, configured: Attack
 ) -> None:
-    received_run(here, "system")
-    (here / "x.yaml").write_text(READERS[name])
-    attack("fit", "--config=x.yaml", *TINY)
+    """In a run folder that somebody sent."""
+    folder = here / "runs" / "B1" / "version_0" / "checkpoints"
+    folder.mkdir(parents=True)
+    checkpoints()["system"](folder / "last.ckpt")
+    configured(READERS[name], "fit", *TINY)
 
 
 def test_what_a_scheduler_left_is_data(here: Path, attack: Attack) -> None:
@@ -260,12 +239,11 @@ def test_what_a_scheduler_left_is_data(here: Path, attack: Attack) -> None:
     "address",
     ["file://{}", "local://{}", "filecache::file://{}", "http://127.0.0.1:1/x", "registry:x"],
 )
-def test_addresses_need_trust(address: str, here: Path, attack: Attack) -> None:
+def test_addresses_need_trust(address: str, here: Path, configured: Attack) -> None:
     checkpoints()["system"](here / "x.ckpt")
     path = address.format(here / "x.ckpt")
     text = f"ckpt_path: '{path}'\nweights_only: null\ntrainer: {{plugins: []}}\n"
-    (here / "x.yaml").write_text(text)
-    assert "--trust-config" in attack("test", "--config=x.yaml", *TINY)
+    assert "--trust-config" in configured(text, "test", *TINY)
 
 
 def test_a_good_checkpoint_is_read_without_our_plugin(here: Path) -> None:
@@ -355,13 +333,7 @@ STATES: dict[str, tuple[tuple[Any, ...], Any]] = {
 def test_a_training_goes_on_from_sound_states_alone(
     name: str, state: dict[str, Any], tiny: Corpus, tmp_path: Path
 ) -> None:
-    (*places, last), value = STATES[name]
-    bad: Any = copy.deepcopy(state)
-    inner = bad
-    for place in places:
-        inner = inner[place]
-    inner[last] = value
-    torch.save(bad, tmp_path / "x.ckpt")
+    torch.save(changed(state, *STATES[name]), tmp_path / "x.ckpt")
     with pytest.raises(InputError, match="does not fit this run"):
         go_on(tiny, tmp_path, tmp_path / "x.ckpt")
 
@@ -387,27 +359,19 @@ def test_paths_in_a_checkpoint_are_not_followed(
 
 def test_a_command_says_so_in_a_line(here: Path, attack: Attack) -> None:
     content = torch.load(OLD / "last.ckpt", weights_only=True)
-    content["loops"]["fit_loop"]["epoch_progress"]["current"]["ready"] = "x"
-    torch.save(content, here / "x.ckpt")
+    torch.save(changed(content, *STATES["an epoch of text"]), here / "x.ckpt")
     said = attack("fit", "--config", str(OLD / "config.yaml"), "--ckpt_path=x.ckpt")
     assert "does not fit this run: its fit_loop" in said
 
 
 def test_a_hostile_checkpoint_in_the_folder_of_a_table(here: Path, attack: Attack) -> None:
-    words = (
-        "table",
-        "--data.scale=0.01",
-        "--replicates=0",
-        "--seeds=1",
-        "--systems=B1",
-        "--epochs=1",
-        "--out=out",
-    )
-    main([*words, "--processes=1"])
+    words = ["table", "--seeds=1", "--systems=B1", "--epochs=1", "--replicates=0", "--processes=1"]
+    words += ["--data.scale=0.01", "--out=out"]
+    main(words)
     last = next(here.rglob("last.ckpt"))
     shutil.rmtree(here / "out" / "seed1")
     checkpoints()["system"](last)
-    assert "last.ckpt is refused: it asks for" in attack(*words, "--processes=1")
+    assert "last.ckpt is refused: it asks for" in attack(*words)
 
 
 LINKS = {
@@ -422,12 +386,20 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize("name", LINKS)
-def test_nothing_is_written_through_links(name: str, here: Path, attack: Attack) -> None:
-    """A received run whose parts lead elsewhere (``attack`` compares every file)."""
-    run = here / "runs" / "L3c" / "version_0"
+GO_ON = ("fit", "--config", str(OLD / "config.yaml"), "--ckpt_path=last")
+
+
+def received(run: Path) -> Path:
+    """A run that somebody sent."""
     (run / "checkpoints").mkdir(parents=True)
     shutil.copy(OLD / "last.ckpt", run / "checkpoints")
+    return run
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_nothing_is_written_through_links(name: str, here: Path, attack: Attack) -> None:
+    """Its parts lead elsewhere (``attack`` compares every file)."""
+    run = received(here / "runs" / "L3c" / "version_0")
     link = run / LINKS[name]
     target = here / "elsewhere" / link.name
     target.mkdir(parents=True) if name == "scores" else target.parent.mkdir()
@@ -435,75 +407,66 @@ def test_nothing_is_written_through_links(name: str, here: Path, attack: Attack)
         target.write_text("mine")
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(target)
-    words = ("--ckpt_path=last", "--trainer.max_epochs=3")
-    said = attack("fit", "--config", str(OLD / "config.yaml"), *words)
+    said = attack(*GO_ON, "--trainer.max_epochs=3")
     assert f"{link.name} is a link that leads out of " in said
     assert "runs/L3c/version_0; put the file itself there" in said
 
 
 def test_nothing_is_written_through_hard_links(here: Path, attack: Attack) -> None:
     """Other names of the same file: Lightning would write to it in place."""
-    run = here / "runs" / "L3c" / "version_0"
-    (run / "checkpoints").mkdir(parents=True)
-    shutil.copy(OLD / "last.ckpt", run / "checkpoints")
-    words = ("fit", "--config", str(OLD / "config.yaml"), "--ckpt_path=last")
+    run = received(here / "runs" / "L3c" / "version_0")
     names = ("config.yaml", "hparams.yaml", "metrics.csv", "scores/eval.csv", "metrics.json")
     (run / "scores").mkdir()
     for name in names:
         other = here / Path(name).name
         other.write_text("{}\n")
         (run / name).hardlink_to(other)
-    main([*words, "--trainer.max_epochs=3"])
+    main([*GO_ON, "--trainer.max_epochs=3"])
     assert [(here / Path(name).name).read_text() for name in names] == ["{}\n"] * len(names)
     assert not any((run / name).read_text() == "{}\n" for name in names)
 
 
-def test_a_lock_that_is_a_link_is_refused(here: Path, attack: Attack) -> None:
-    write_scores(here / "x.csv", toy_scores(90))
-    (here / "out").mkdir()
-    (here / "out" / LOCK).symlink_to(here / "nothing")
-    said = attack("fuse", "--dev=x.csv", "--eval=x.csv", "--systems=B1", "--out=out")
-    assert f"{LOCK} is a link" in said
+FUSE = ("fuse", "--dev=x.csv", "--eval=x.csv", "--systems=B1", "--out=out")
+
+
+def test_a_lock_that_is_a_link_is_refused(scored: Path, attack: Attack) -> None:
+    (scored / "out").mkdir()
+    (scored / "out" / LOCK).symlink_to(scored / "nothing")
+    assert f"{LOCK} is a link" in attack(*FUSE)
 
 
 def test_a_run_that_is_a_link_is_not_taken_up(here: Path, attack: Attack) -> None:
-    other = here / "elsewhere"
-    (other / "checkpoints").mkdir(parents=True)
-    shutil.copy(OLD / "last.ckpt", other / "checkpoints")
     (here / "runs" / "L3c").mkdir(parents=True)
-    (here / "runs" / "L3c" / "version_7").symlink_to(other)
-    said = attack("fit", "--config", str(OLD / "config.yaml"), "--ckpt_path=last")
-    assert "version_7 is a link that leads out of runs/L3c" in said
+    (here / "runs" / "L3c" / "version_7").symlink_to(received(here / "elsewhere"))
+    assert "version_7 is a link that leads out of runs/L3c" in attack(*GO_ON)
 
 
 @pytest.mark.parametrize("part", ["scores/eval.csv", "fitted/B1.safetensors", "metrics.json"])
 def test_nothing_is_read_or_written_through_links_of_results(
-    part: str, here: Path, attack: Attack
+    part: str, scored: Path, attack: Attack
 ) -> None:
-    write_scores(here / "dev.csv", toy_scores(90))
-    fuse = ("fuse", "--dev=dev.csv", "--eval=dev.csv", "--systems=B1", "--out=out")
-    main(fuse)
-    moved = (here / "out" / part).rename(here / "moved")
-    (here / "out" / part).symlink_to(moved)
-    says = "is a link that leads out of"
-    assert says in attack("report", "out")
-    assert says in attack("decide", "dev.csv", "--fitted=out", "--out=out/d.csv")
-    assert says in attack("export", "--fitted=out", "--system=B1", "--out=bundle")
-    assert says in attack(*fuse)
+    main(FUSE)
+    moved = (scored / "out" / part).rename(scored / "moved")
+    (scored / "out" / part).symlink_to(moved)
+    for words in (
+        ("report", "out"),
+        ("decide", "x.csv", "--fitted=out", "--out=out/d.csv"),
+        ("export", "--fitted=out", "--system=B1", "--out=bundle"),
+        FUSE,
+    ):
+        assert "is a link that leads out of" in attack(*words)
 
 
-def test_links_inside_a_folder_stay(here: Path) -> None:
-    write_scores(here / "dev.csv", toy_scores(90))
-    main(["fuse", "--dev=dev.csv", "--eval=dev.csv", "--systems=B1", "--out=out"])
-    (here / "out" / "scores" / "eval.csv").unlink()
-    (here / "out" / "scores" / "eval.csv").symlink_to("dev.csv")
-    (here / "linked").symlink_to("out")
+def test_links_inside_a_folder_stay(scored: Path) -> None:
+    main(FUSE)
+    (scored / "out" / "scores" / "eval.csv").unlink()
+    (scored / "out" / "scores" / "eval.csv").symlink_to("dev.csv")
+    (scored / "linked").symlink_to("out")
     main(["report", "linked"])
 
 
 def test_a_bundle_holds_its_own_files(here: Path) -> None:
-    system = build_system("B1")
-    bundle = write_bundle(here / "bundle", system, toy_scores(90), PRESETS["equal"], name="B1")
+    bundle = altered_bundle(here / "bundle", ["name"], "L3")
     moved = (bundle / "fusion.safetensors").rename(here / "moved")
     (bundle / "fusion.safetensors").symlink_to(moved)
     with pytest.raises(InputError, match="leads out of"):
@@ -520,19 +483,8 @@ def test_a_bundle_holds_its_own_files(here: Path) -> None:
     ],
 )
 def test_absurd_numbers_in_a_bundle(place: tuple[str, ...], value: Any, here: Path) -> None:
-    scores = toy_scores(90)
-    system = build_system("L3").fit(scores.asv, scores.cm, scores.label)
-    bundle = write_bundle(here / "bundle", system, scores, PRESETS["equal"], name="L3")
-    content = read_json(bundle / "bundle.json")
-    inner = content
-    for name in place[:-1]:
-        inner = inner[name]
-    inner[place[-1]] = value
-    (bundle / "bundle.json").write_text(json.dumps(content))
-    sums = {name: sha256(bundle / name) for name in ("fusion.safetensors", "bundle.json")}
-    (bundle / "checksums.json").write_text(json.dumps(sums))
     with pytest.raises(InputError, match=r"bundle|costs|bounds"):
-        load(bundle)
+        load(altered_bundle(here / "bundle", place, value))
 
 
 def test_a_fitted_system_with_a_deep_header(here: Path) -> None:

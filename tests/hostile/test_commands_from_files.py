@@ -17,11 +17,10 @@ from lightning_sasv.cli import main
 from lightning_sasv.experiment.sweep import Sweep
 from lightning_sasv.experiment.sweep_command import expand
 from lightning_sasv.program import FROM_FILE, HANDED_ON, SAFE_PATH
+from tests.hostile import bombs
 from tests.hostile.conftest import Attack
 from tests.hostile.corpus import MARK
 
-EVIL = f"open({MARK!r}, 'w')\nfrom pytorch_lightning import Callback\nclass Evil(Callback): pass\n"
-EVIL += "def run(*args, **kwargs): pass\n"
 sweep_module = sys.modules[Sweep.__module__]
 
 FIT = ["lightning", "fit"]
@@ -154,11 +153,9 @@ def test_values_of_a_grid(name: str, here: Path, attack: Attack) -> None:
 @pytest.mark.usefixtures("no_process")
 @pytest.mark.parametrize("place", ["parameters: {x: {values: *a9}}", "name: *a9", "method: *a9"])
 def test_a_bomb_of_aliases(place: str, here: Path, attack: Attack) -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     rest = ["command: [lightning, fit, '${args}']", "method: grid", "parameters: {x: {value: 1}}"]
     rest = [line for line in rest if line.split(":")[0] != place.split(":")[0]]
-    Path("x.yaml").write_text("\n".join([*lines, *rest, place]))
+    Path("x.yaml").write_text(bombs.YAML["aliases"] + "\n".join([*rest, place]))
     start = time.process_time()
     attack("sweep", "x.yaml", "--offline")
     assert time.process_time() - start < 5
@@ -212,19 +209,20 @@ CHILDREN = {
 }
 
 
+@pytest.mark.usefixtures("evil")
 @pytest.mark.parametrize("variable", [FROM_FILE, "WANDB_SWEEP_ID"])
 @pytest.mark.parametrize("name", CHILDREN)
 def test_what_a_sweep_writes_is_the_content_of_a_file(
     name: str, variable: str, here: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "evil_module.py").write_text(EVIL)
+    """A13."""
     (here / "evil.yaml").write_text("trainer: {callbacks: [{class_path: evil_module.Evil}]}\n")
-    monkeypatch.syspath_prepend(str(here))
-    monkeypatch.delitem(sys.modules, "evil_module", raising=False)
     monkeypatch.setenv("SOME_TOKEN", "the secret")
     monkeypatch.setenv(variable, "1")
     args = ["--data.scale=0.02", "--trainer.fast_dev_run=true", "--trainer.accelerator=cpu"]
-    assert "the secret" not in attack("fit", *args, *CHILDREN[name])
+    said = attack("fit", *args, *CHILDREN[name])
+    assert "the secret" not in said
+    assert "asks for evil_module.Evil" in said or name != "a class"
 
 
 def test_a_trusted_sweep_runs_any_command_and_shows_it(
@@ -236,6 +234,6 @@ def test_a_trusted_sweep_runs_any_command_and_shows_it(
     assert "run 1 of 1: /usr/bin/env PYTHONPATH=. python my.py" in capsys.readouterr().out
 
 
-def test_no_class_in_the_place_of_a_section_of_table(here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text("data: {class_path: evil_module.Evil}\n")
-    assert "cannot use 'data.class_path'" in attack("table", "--config=x.yaml", "--out=out")
+def test_no_class_in_the_place_of_a_section_of_table(configured: Attack) -> None:
+    said = configured("data: {class_path: evil_module.Evil}\n", "table", "--out=out")
+    assert "cannot use 'data.class_path'" in said

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,34 +14,71 @@ from pytorch_lightning.cli import LightningCLI
 from lightning_sasv.cli import main
 from lightning_sasv.commands.train import base_config
 from tests.hostile.conftest import Attack
-from tests.hostile.corpus import MARK
+from tests.hostile.corpus import MARK, STARTS, WRITES, checkpoints
+
+pytestmark = pytest.mark.usefixtures("evil")
 
 Capture = pytest.CaptureFixture[str]
 SMALL = ("--data.scale=0.02", "--trainer.accelerator=cpu", "--trainer.fast_dev_run=true")
-RUNS = (
-    "{class_path: torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
-    ".SubprocessHandler, init_args: {entrypoint: touch, args: [mark], env: {}, stdout: null, "
-    "stderr: null, local_rank_id: 0, numa_options: null}}"
-)
-WRITES = "{class_path: lightning_sasv.files.write_text, init_args: {path: mark, text: x}}"
+RUNS, WRITE = json.dumps(STARTS), json.dumps(WRITES)
 LOADS = "{class_path: torch.load, init_args: {f: x.ckpt, weights_only: false}}"
 DDP = "trainer: {strategy: {class_path: pytorch_lightning.strategies.DDPStrategy, init_args: {%s}}}"
 LOGGER = "trainer: {logger: {class_path: pytorch_lightning.loggers.%s, init_args: {%s}}}"
 CALLBACK = "trainer: {callbacks: [{class_path: pytorch_lightning.callbacks.%s, init_args: {%s}}]}"
 
+LAMBDA = CALLBACK % ("LambdaCallback", "on_fit_start: %s")
+PROFILER = "trainer: {profiler: {class_path: pytorch_lightning.profilers.%s, %s}}"
+
+CONFIGS = {
+    "tag": "data: {root: !!python/object/apply:os.system ['touch mark']}",
+    "new tag": "data: {root: !!python/object/new:os.system ['touch mark']}",
+    "module tag": "data: !!python/module:evil_module x",
+    "class": "trainer: {callbacks: [{class_path: evil_module.Evil}]}",
+    "class as text": "trainer: {callbacks: [evil_module.Evil]}",
+    "class under a dotted key": "trainer.callbacks: [{class_path: evil_module.Evil}]",
+    "class by alias": "x: &x evil_module.Evil\ntrainer: {callbacks: [{class_path: *x}]}",
+    "class put together": "data: {name: Evil}\n"
+    "trainer: {callbacks: [{class_path: 'evil_module.${data.name}'}]}",
+    "function": LAMBDA % "evil_module.run",
+    "function put together": "data: {name: evil_module}\n" + LAMBDA % "'${data.name}.run'",
+    "function of another module": LAMBDA % "torch.os.abort",
+    "subprocess": "trainer: {logger: {class_path: subprocess.Popen, init_args: {args: [touch, "
+    "mark]}}}",
+    "deep": "data: " + "[" * 5000 + "]" * 5000,
+}
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".txt", ""])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configurations_run_nothing(name: str, suffix: str, here: Path, attack: Attack) -> None:
+    (here / f"x{suffix}").write_text(CONFIGS[name])
+    said = attack("fit", "--config", f"x{suffix}", *SMALL)
+    assert "tag" not in name or f"x{suffix}, line 1: not valid YAML" in said
+    if name == "class":
+        assert f"x{suffix} asks for evil_module.Evil" in said
+        assert "--trust-config" in said
+
+
+@pytest.mark.parametrize("option", ["--config=outer.yaml", "--trainer=inner.yaml"])
+def test_included_files_are_checked_too(option: str, here: Path, attack: Attack) -> None:
+    (here / "inner.yaml").write_text("callbacks:\n  - class_path: evil_module.Evil\n")
+    (here / "outer.yaml").write_text("trainer: inner.yaml\n")
+    assert "asks for evil_module.Evil" in attack("fit", option, *SMALL)
+
+
 OBJECTS = {
     "fusion, A3": f"model: {{fusion: {{rho: {RUNS}}}}}",
-    "fusion, a file": f"model: {{fusion: {{rho: {WRITES}}}}}",
+    "fusion, a file": f"model: {{fusion: {{rho: {WRITE}}}}}",
     "object, A12": DDP % f"ddp_comm_state: {RUNS}",
     "object, a function, A7": DDP % f"ddp_comm_state: {LOADS}",
-    "object, our function, A7": DDP % f"ddp_comm_state: {WRITES}",
+    "object, our function, A7": DDP % f"ddp_comm_state: {WRITE}",
     "a kind in the place of another": DDP
     % "ddp_comm_state: {class_path: pytorch_lightning.callbacks.Timer}",
     "a kind as a function": DDP % "ddp_comm_hook: pytorch_lightning.callbacks.ModelCheckpoint",
     "a method of a kind": CALLBACK
     % ("LambdaCallback", "setup: pytorch_lightning.callbacks.Timer.setup"),
-    "our function": CALLBACK % ("LambdaCallback", "on_fit_start: lightning_sasv.files.write_text"),
-    "mapping of any values": CALLBACK % ("RichProgressBar", f"console_kwargs: {{file: {WRITES}}}"),
+    "our function": LAMBDA % "lightning_sasv.files.write_text",
+    "mapping of any values": CALLBACK % ("RichProgressBar", f"console_kwargs: {{file: {WRITE}}}"),
     "list in a mapping": CALLBACK % ("RichProgressBar", f"console_kwargs: {{a: [{{b: {RUNS}}}]}}"),
     "arguments without names": CALLBACK
     % ("Timer", f"duration: null}}, dict_kwargs: {{interval: {RUNS}"),
@@ -63,33 +100,6 @@ OBJECTS = {
     "registry": "trainer: {model_registry: somebody/model}",
     "remote folder": "trainer: {default_root_dir: 'ftp://example.org/x'}",
     "type by interpolation": "data: {name: '${oc.coerce:evil_module.Evil,1}'}",
-}
-
-
-@pytest.fixture(autouse=True)
-def _evil(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that leaves a mark when it is imported, and a checkpoint that does when loaded."""
-    text = "from pathlib import Path\nPath('mark').touch()\n"
-    text += "from pytorch_lightning import Callback\nclass Evil(Callback):\n    pass\n"
-    text += "class Other(Callback):\n    pass\n"
-    (here / "evil_module.py").write_text(text)
-    monkeypatch.syspath_prepend(str(here))
-    monkeypatch.delitem(sys.modules, "evil_module", raising=False)
-    torch.save(_Touch(), here / "x.ckpt")
-
-
-class _Touch:
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.system, (f"touch {MARK}",)
-
-
-@pytest.mark.parametrize("name", OBJECTS)
-def test_no_file_makes_other_objects(name: str, here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text(OBJECTS[name] + "\n")
-    attack("fit", "--config", "x.yaml", *SMALL)
-
-
-REFUSED_BY_LIGHTNING = {
     "a strategy for another device": "trainer: {strategy: {class_path: "
     "pytorch_lightning.strategies.FSDPStrategy}}",
     "a strategy that asks more of a model": "trainer: {strategy: {class_path: "
@@ -97,19 +107,6 @@ REFUSED_BY_LIGHTNING = {
     "a strategy whose package is absent": "trainer: {strategy: {class_path: "
     "pytorch_lightning.strategies.DeepSpeedStrategy}}",
     "pruning by something else": CALLBACK % ("ModelPruning", "pruning_fn: os.system"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED_BY_LIGHTNING)
-def test_what_lightning_refuses_is_told_in_a_line(name: str, here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text(REFUSED_BY_LIGHTNING[name] + "\n")
-    attack("fit", "--config", "x.yaml", *SMALL)
-    if torch.distributed.is_initialized():  # the strategy that asks more came as far as that
-        torch.distributed.destroy_process_group()
-
-
-PROFILER = "trainer: {profiler: {class_path: pytorch_lightning.profilers.%s, %s}}"
-FAILING = {
     "a text for a function": PROFILER
     % ("PyTorchProfiler", "init_args: {}, dict_kwargs: {on_trace_ready: x}"),
     "a text for a stream": CALLBACK % ("RichProgressBar", "console_kwargs: {file: x}"),
@@ -120,12 +117,13 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("name", FAILING)
-def test_what_fails_as_it_is_set_up_is_told_in_a_line(
-    name: str, here: Path, attack: Attack
-) -> None:
-    (here / "x.yaml").write_text(FAILING[name] + "\n")
-    attack("fit", "--config", "x.yaml", *SMALL)
+@pytest.mark.parametrize("name", OBJECTS)
+def test_no_file_makes_other_objects(name: str, here: Path, configured: Attack) -> None:
+    """Nor what Lightning refuses, or what fails as it is set up; that is told in a line too."""
+    checkpoints()["system"](here / "x.ckpt")
+    configured(OBJECTS[name], "fit", *SMALL)
+    if torch.distributed.is_initialized():  # the strategy that asks more came as far as that
+        torch.distributed.destroy_process_group()
 
 
 SERVER = "http://127.0.0.1:9"
@@ -150,9 +148,8 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_no_file_chooses_a_server_or_any_file(name: str, here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text(ADDRESSES[name] + "\n")
-    said = attack("fit", "--config", "x.yaml", *SMALL)
+def test_no_file_chooses_a_server_or_any_file(name: str, configured: Attack) -> None:
+    said = configured(ADDRESSES[name], "fit", *SMALL)
     assert "x.yaml" in said
     assert "--trust-config" in said
 
@@ -179,27 +176,24 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("command", OTHERS)
-def test_no_file_sends_another_command_to_a_server(
-    command: str, here: Path, attack: Attack
-) -> None:
+def test_no_file_sends_another_command_to_a_server(command: str, configured: Attack) -> None:
     words, text = OTHERS[command]
-    (here / "x.yaml").write_text(text)
-    assert "leads to another machine" in attack(*words, "--config=x.yaml")
+    assert "leads to another machine" in configured(text, *words)
 
 
-def test_no_file_has_a_speaker_forgotten(here: Path, attack: Attack) -> None:
+def test_no_file_has_a_speaker_forgotten(here: Path, configured: Attack) -> None:
     (here / "speakers").mkdir()
     (here / "speakers" / "anna.safetensors").touch()
-    (here / "x.yaml").write_text("forget: anna\nspeakers: speakers\n")
-    assert "give --forget on the command line" in attack("enrol", "--config=x.yaml")
+    text = "forget: anna\nspeakers: speakers\n"
+    assert "give --forget on the command line" in configured(text, "enrol")
     main(["enrol", "--forget=anna", "--speakers=speakers"])
     assert not (here / "speakers" / "anna.safetensors").exists()
 
 
-def test_no_value_is_taken_from_another_file(here: Path, attack: Attack) -> None:
+def test_no_value_is_taken_from_another_file(here: Path, configured: Attack) -> None:
     (here / "secret").write_text("s3cret\n")
-    (here / "x.yaml").write_text(f"model: {{systems: '{here / 'secret'}'}}\n")
-    assert "s3cret" not in attack("fit", "--config", "x.yaml", *SMALL)
+    text = f"model: {{systems: '{here / 'secret'}'}}\n"
+    assert "s3cret" not in configured(text, "fit", *SMALL)
 
 
 SECRETS = {
@@ -213,25 +207,26 @@ SECRETS = {
 }
 
 
+FIT = ("fit", *SMALL)
+TABLE = ("table", "--out=out", "--seeds=1", "--systems=B1", SMALL[0])
+
+
 @pytest.mark.parametrize("name", SECRETS)
 def test_no_file_reads_a_secret(
-    name: str, here: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
+    name: str, configured: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("THE_SECRET", "WANDB_API_KEY", "WANDB_BASE_URL"):
         monkeypatch.setenv(variable, "s3cret")
-    (here / "x.yaml").write_text(SECRETS[name] + "\n")
-    table = ("table", "--out=out", "--seeds=1", "--systems=B1", SMALL[0], "--config=x.yaml")
-    for words in (("fit", "--config", "x.yaml", *SMALL), table):
-        said = attack(*words)
-        assert "of the environment" in said or words == table  # it takes fewer settings
+    for words in (FIT, TABLE):
+        said = configured(SECRETS[name], *words)
+        assert "of the environment" in said or words == TABLE  # it takes fewer settings
         assert "s3cret" not in said
 
 
 @pytest.mark.parametrize("text", ["${nope:1}", "${data.name}", "${data.x}", "${", "${oc.env:}"])
-def test_references_that_lead_nowhere(text: str, here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text(f"data: {{name: '{text}'}}\n")
-    attack("table", "--out=out", "--seeds=1", "--systems=B1", SMALL[0], "--config=x.yaml")
-    attack("fit", "--config=x.yaml", *SMALL)
+def test_references_that_lead_nowhere(text: str, configured: Attack) -> None:
+    for words in (FIT, TABLE):
+        configured(f"data: {{name: '{text}'}}\n", *words)
 
 
 def test_variables_of_the_list_and_of_the_user_are_read(
@@ -240,11 +235,11 @@ def test_variables_of_the_list_and_of_the_user_are_read(
     monkeypatch.setenv("WANDB_RUN_GROUP", "mine")
     monkeypatch.setenv("THE_SECRET", "also")
     (here / "x.yaml").write_text("data: {name: '${oc.env:WANDB_RUN_GROUP}'}\n")
-    args = ["fit", "--config", "x.yaml", "--trainer.logger.name=${oc.env:THE_SECRET}", *SMALL]
-    main(args)
+    main([*FIT, "--config", "x.yaml", "--trainer.logger.name=${oc.env:THE_SECRET}"])
 
 
-NETWORK = "audio: .\nout: out\nonly: cm\ncm: {class_path: %s, init_args: {%s}}\n"
+NETWORK = "{class_path: %s, init_args: {%s}}"
+EXTRACT = ("extract", "--audio=.", "--out=out", "--only=cm")
 NETWORKS = {
     "A4": NETWORK % ("torch.os.system", f"command: touch {MARK}"),
     "A5": NETWORK % ("subprocess.Popen", f"args: [touch, {MARK}]"),
@@ -256,44 +251,47 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_no_file_makes_other_networks(name: str, here: Path, attack: Attack) -> None:
+@pytest.fixture
+def recording(here: Path) -> None:
     (here / "a.wav").write_bytes(b"RIFF")
+
+
+@pytest.mark.usefixtures("recording")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_no_file_makes_other_networks(
+    name: str, here: Path, attack: Attack, configured: Attack
+) -> None:
+    assert "--trust-config" in configured(f"cm: {NETWORKS[name]}\n", *EXTRACT)
     (here / "x.yaml").write_text(NETWORKS[name])
-    assert "--trust-config" in attack("extract", "--config", "x.yaml")
+    attack(*EXTRACT, "--cm=x.yaml")
 
 
+@pytest.mark.usefixtures("recording")
 @pytest.mark.parametrize("option", ["--conf", "--con"])
 def test_options_are_not_abbreviated(option: str, here: Path, attack: Attack) -> None:
-    (here / "a.wav").write_bytes(b"RIFF")
-    (here / "x.yaml").write_text(NETWORKS["A5"])
-    attack("extract", option, "x.yaml", "--audio=.", "--out=out")
-    attack("fit", option, "x.yaml", *SMALL)
+    (here / "x.yaml").write_text(f"cm: {NETWORKS['A5']}\n")
+    for words in (EXTRACT, FIT):
+        attack(*words, option, "x.yaml")
 
 
-@pytest.mark.parametrize("command", ["fit", "extract"])
-def test_pipes_pass_the_same_gate(command: str, here: Path, attack: Attack) -> None:
+@pytest.mark.usefixtures("recording")
+@pytest.mark.parametrize(
+    ("words", "text"), [(FIT, CONFIGS["class"]), (EXTRACT, f"cm: {NETWORKS['a module']}")]
+)
+def test_pipes_pass_the_same_gate(words: tuple[str, ...], text: str, attack: Attack) -> None:
     """A6."""
-    (here / "a.wav").write_bytes(b"RIFF")
     end, start = os.pipe()
-    text = (
-        NETWORKS["a module"] if command == "extract" else "trainer: {callbacks: evil_module.Evil}"
-    )
     os.write(start, text.encode())
     os.close(start)
-    words = SMALL if command == "fit" else ()
-    assert "evil_module.Evil" in attack(command, "--config", f"/dev/fd/{end}", *words)
+    assert "evil_module.Evil" in attack(*words, "--config", f"/dev/fd/{end}")
     os.close(end)
 
 
-def test_a_message_holds_no_control_characters(here: Path, attack: Attack) -> None:
-    (here / "a.wav").write_bytes(b"RIFF")
-    (here / "x.yaml").write_text(NETWORK % ('"evil\\e]0;title\\a.Evil"', ""))
-    (here / "y.yaml").write_text('trainer: {callbacks: ["evil\\e[2J.Evil"]}\n')
-    for said in (
-        attack("extract", "--config", "x.yaml"),
-        attack("fit", "--config", "y.yaml", *SMALL),
-    ):
+@pytest.mark.usefixtures("recording")
+def test_a_message_holds_no_control_characters(configured: Attack) -> None:
+    network = NETWORK % ('"evil\\e]0;title\\a.Evil"', "")
+    callback = 'trainer: {callbacks: ["evil\\e[2J.Evil"]}\n'
+    for said in (configured(f"cm: {network}", *EXTRACT), configured(callback, *FIT)):
         assert "evil" in said
         assert said.rstrip("\n").isprintable()
 
@@ -304,15 +302,6 @@ TYPED = "--trainer.callbacks=evil_module.Evil"
 def test_names_on_the_command_line_are_the_users_choice(here: Path) -> None:
     main(["fit", TYPED, *SMALL])
     assert Path(MARK).exists()
-
-
-@pytest.mark.parametrize("variable", ["LIGHTNING_SASV_FROM_FILE", "WANDB_SWEEP_ID"])
-def test_names_that_a_sweep_typed_are_not(
-    variable: str, here: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A13."""
-    monkeypatch.setenv(variable, "1")
-    assert "asks for evil_module.Evil" in attack("fit", TYPED, *SMALL)
 
 
 @pytest.mark.parametrize("name", ["evil_module.Other", "evil_module.Evil.setup"])

@@ -21,6 +21,7 @@ from lightning_sasv.files import write_json
 from lightning_sasv.fitted import HEADER, read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.scores import read_scores, write_scores
+from lightning_sasv.trials import Scores
 from tests.frontends.toys import write_tone
 from tests.hostile.conftest import Attack
 from tests.hostile.corpus import NAMES, safetensors, stores
@@ -35,17 +36,17 @@ def fitted(name: str = "L3t") -> FusionSystem:
     return build_system(name).fit(SCORES.asv, SCORES.cm, SCORES.label)
 
 
-def scores_of(name: str, path: Path) -> None:
+def scores_of(name: str) -> Scores:
     """Scores with the name as a speaker, an utterance and an attack."""
     speaker, utterance = np.array(SCORES.speaker, object), np.array(SCORES.utterance, object)
     speaker[:10] = utterance[0] = name
     attack = np.where(SCORES.label == 0, name, "-").astype(object)
-    write_scores(path, replace(SCORES, speaker=speaker, utterance=utterance, attack=attack))
+    return replace(SCORES, speaker=speaker, utterance=utterance, attack=attack)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_in_score_files(name: str, here: Path, attack: Attack) -> None:
-    scores_of(NAMES[name], here / "x.csv")
+    write_scores(here / "x.csv", scores_of(NAMES[name]))
     if "\0" in NAMES[name]:
         assert "x.csv, line 2: a NUL byte" in attack("evaluate", "x.csv", "--json", "out/x.json")
         return
@@ -64,7 +65,7 @@ def test_names_in_score_files(name: str, here: Path, attack: Attack) -> None:
 
 @pytest.mark.parametrize("name", ["script", "controls", "right to left", "link"])
 def test_names_on_cards(name: str, here: Path, attack: Attack) -> None:
-    scores_of(NAMES[name], here / "x.csv")
+    write_scores(here / "x.csv", scores_of(NAMES[name]))
     attack("fuse", "--dev=x.csv", "--eval=x.csv", "--out=out/f", "--systems=L3t", refused=False)
     attack("export", "--fitted=out/f", "--system=L3t", "--out=out/b", refused=False)
     for file in (MARKDOWN, PAGE):

@@ -39,7 +39,7 @@ from lightning_sasv.places import LOCK
 from lightning_sasv.program import Program, using
 from lightning_sasv.scores import read_table
 from tests.hostile.conftest import Attack
-from tests.hostile.corpus import safetensors
+from tests.hostile.corpus import altered_bundle, safetensors
 from tests.scores.samples import toy_scores
 
 TRIALS = "asvspoof5-trials"
@@ -183,26 +183,20 @@ def headed(text: str) -> bytes:
     return save(arrays, {"lightning_sasv": text})
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_heads_of_small_files(name: str, here: Path) -> None:
-    """Speaker models, CM heads and features: what is not as it should be is told in a line."""
-    (here / "anna.safetensors").write_bytes(headed(HEADS[name]))
-    for read in (
-        lambda: SpeakerModels(here).read("anna", {}),
-        lambda: Head.load(here / "anna.safetensors"),
-        lambda: Fbank.read(here / "anna.safetensors"),
-    ):
-        with pytest.raises(InputError, match=r"anna\.safetensors"):
-            read()
+LACKED = {"model": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}
+SMALL_FILES = {name: headed(text) for name, text in HEADS.items()}
+SMALL_FILES["numbers that numpy lacks"] = safetensors(LACKED, b"ab")
 
 
-def test_numbers_that_numpy_lacks(here: Path) -> None:
-    header = {"model": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}
-    (here / "anna.safetensors").write_bytes(safetensors(header, b"ab"))
+@pytest.mark.parametrize("name", SMALL_FILES)
+def test_small_files(name: str, here: Path) -> None:
+    """Fits, speaker models, CM heads and features: what is wrong with them is told in a line."""
+    (here / "anna.safetensors").write_bytes(SMALL_FILES[name])
     for read in (
         lambda: SpeakerModels(here).read("anna", {}),
         lambda: read_fitted(here / "anna.safetensors"),
         lambda: Head.load(here / "anna.safetensors"),
+        lambda: Fbank.read(here / "anna.safetensors"),
     ):
         with pytest.raises(InputError, match=r"anna\.safetensors"):
             read()
@@ -277,13 +271,8 @@ def test_names_that_no_recording_can_have(here: Path) -> None:
 
 @pytest.mark.parametrize("value", ["x", 5, [[]], {"cm": 1}])
 def test_front_ends_of_a_bundle_are_described(value: Any, here: Path) -> None:
-    write_bundle(here / "x", build_system("B1"), toy_scores(90), PRESETS["equal"], name="B1")
-    content = read_json(here / "x" / "bundle.json") | {"front_ends": value}
-    (here / "x" / "bundle.json").write_text(json.dumps(content))
-    sums = {name: sha256(here / "x" / name) for name in ("fusion.safetensors", "bundle.json")}
-    (here / "x" / "checksums.json").write_text(json.dumps(sums))
     with pytest.raises(InputError, match=r"bundle\.json"):
-        load(here / "x")
+        load(altered_bundle(here / "x", ["front_ends"], value))
 
 
 def test_silence_of_hours_is_not_read(here: Path) -> None:
