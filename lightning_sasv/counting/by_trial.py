@@ -16,7 +16,6 @@ from lightning_sasv.checks import Floats
 from lightning_sasv.counting.closed import CLOSED, Block
 from lightning_sasv.counting.column import Column
 from lightning_sasv.counting.views import view_of
-from lightning_sasv.metrics.binned import View
 from lightning_sasv.metrics.bootstrap import generator
 
 
@@ -44,8 +43,8 @@ class Cells:
         edges = np.concatenate([view.edges, view.cuts])
         below = np.concatenate([np.cumsum(view.counts, axis=1), view.rejected], axis=1)
         order = np.argsort(edges, kind="stable")
-        self.cuts, self._edges, self._seed = view.cuts, edges[order], seed
-        self._starts = np.nextafter(np.append(-np.inf, self._edges[:-1]), np.inf)
+        edges, self._cuts, self._seed = edges[order], view.cuts, seed
+        self._bins = np.nextafter(np.append(-np.inf, edges[:-1]), np.inf), edges
         self._counts = np.diff(below[:, order], axis=1, prepend=0)
         self._at = np.argsort(order)[view.edges.size :]
 
@@ -54,7 +53,7 @@ class Cells:
         counts = np.stack([self._drawn(int(number)) for number in replicates], axis=1)
         rejected = np.cumsum(counts, axis=2)[:, :, self._at]
         unknown = np.full(counts.shape[:2], np.nan)
-        return Block(counts.astype(np.float64), rejected, unknown, self.cuts)
+        return Block(self._bins, self._cuts, counts.astype(np.float64), rejected, unknown)
 
     def _drawn(self, number: int) -> NDArray[np.int64]:
         if number < 0:
@@ -63,9 +62,3 @@ class Cells:
         shares: Floats = self._counts.ravel() / total
         drawn = generator(self._seed, number).multinomial(total, shares)
         return drawn.reshape(self._counts.shape)
-
-    def view(self, block: Block, k: int) -> View:
-        """What is known in one replicate."""
-        counts, rejected, losses = block.of_bins()
-        whole, cut = counts[:, k].astype(np.int64), rejected[:, k]
-        return View(self._starts, self._edges, whole, self.cuts, cut, losses[:, k].tolist())

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_sasv.checks import Floats
+from lightning_sasv.metrics.binned import View
 from lightning_sasv.metrics.functional.cllr import cllr_of_shares
 from lightning_sasv.metrics.functional.dcf import (
     a_dcf_weights,
@@ -38,22 +39,31 @@ class Block:
     """One column in some replicates.
 
     Args:
+        bins: Smallest and largest score of each bin.
+        cuts: Thresholds at which the counts are exact.
         counts: Trials of each class (in code order) in each bin, (3, replicates, bins).
         rejected: Trials of each class that each cut rejects, (3, replicates, cuts).
         losses: Sum of the losses of each class in bits, (3, replicates).
-        cuts: Thresholds at which the counts are exact.
     """
 
     def __init__(
-        self, counts: Floats, rejected: NDArray[np.int64], losses: Floats, cuts: Sequence[float]
+        self,
+        bins: tuple[Floats, Floats],
+        cuts: tuple[float, ...],
+        counts: Floats,
+        rejected: NDArray[np.int64],
+        losses: Floats,
     ) -> None:
         below = np.zeros((*counts.shape[:2], counts.shape[2] + 1))
         np.cumsum(counts, axis=2, out=below[:, :, 1:])
-        self._below, self._rejected, self._losses, self._cuts = below, rejected, losses, cuts
+        self._bins, self._cuts = bins, cuts
+        self._below, self._rejected, self._losses = below, rejected, losses
 
-    def of_bins(self) -> tuple[Floats, NDArray[np.int64], Floats]:
-        """Counts, rejected trials and losses as they were given."""
-        return np.diff(self._below, axis=2), self._rejected, self._losses
+    def view(self, replicate: int) -> View:
+        """What is known in one replicate."""
+        counts = np.diff(self._below[:, replicate], axis=1).astype(np.int64)
+        known = self._rejected[:, replicate], self._losses[:, replicate].tolist()
+        return View(*self._bins, counts, self._cuts, *known)
 
     def parts(self, task: str, pooled: bool = True) -> list[Floats]:
         """Rejected trials at the edges: positives, then negatives (of each kind)."""
@@ -66,7 +76,7 @@ class Block:
         if cut not in self._cuts:
             return None
         _, positive, negative = TASKS[task]
-        at = self._rejected[:, :, list(self._cuts).index(cut)]
+        at = self._rejected[:, :, self._cuts.index(cut)]
         groups = positive, *((kind,) for kind in negative)
         totals = (self._sum(self._below, group)[:, -1] for group in groups)
         return [self._sum(at, group) / n for group, n in zip(groups, totals, strict=True)]

@@ -20,7 +20,6 @@ from lightning_sasv.counting.closed import Block, closed_form
 from lightning_sasv.counting.column import Column, block_of
 from lightning_sasv.counting.sums import in_bits
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.binned import View
 from lightning_sasv.metrics.bootstrap import GROUPS, NOT_CLUSTERED, draw, generator
 from lightning_sasv.metrics.bounds import Ends, available, bounded
 from lightning_sasv.metrics.functional.points import Index
@@ -250,7 +249,7 @@ class _Product:
         rows, codes = codes.size, codes[order]
         ascending = np.argsort(column.bins)
         grid, bins = column.grid, column.bins[ascending]
-        self.starts, self.edges, self.cuts = grid.lower(bins), grid.upper(bins), column.cuts
+        self._bins, self._cuts = (grid.lower(bins), grid.upper(bins)), column.cuts
         counts = column.counts(rows)
         losses = np.array([in_bits(loss) for loss in column.sums.losses(rows)])
         losses = np.where(column.sums.infinite(rows) > 0, np.inf, losses)
@@ -267,7 +266,7 @@ class _Product:
 
     def block(self, weights: NDArray[np.int64]) -> Block:
         """The column in some replicates."""
-        counts = np.zeros((len(self._parts), len(weights), self.edges.size))
+        counts = np.zeros((len(self._parts), len(weights), self._bins[0].size))
         losses, rejected = [], []
         for place, (own, used, part, largest, loss, cut) in zip(counts, self._parts, strict=True):
             drawn = weights[:, own]
@@ -279,13 +278,7 @@ class _Product:
                 sums[drawn == 0] = 0.0
             losses.append(sums.sum(axis=1))
             rejected.append(drawn @ cut)
-        return Block(counts, np.stack(rejected), np.stack(losses), self.cuts)
-
-    def view(self, block: Block, k: int) -> View:
-        """What is known in one replicate."""
-        counts, rejected, losses = block.of_bins()
-        whole, cut = counts[:, k].astype(np.int64), rejected[:, k]
-        return View(self.starts, self.edges, whole, self.cuts, cut, losses[:, k].tolist())
+        return Block(self._bins, self._cuts, counts, np.stack(rejected), np.stack(losses))
 
 
 def _values(
@@ -307,7 +300,7 @@ def _values(
                 found[name].append(ends)
         one_by_one = {name: np.full((3, len(weights)), np.nan) for name in slow}
         for k in range(len(weights) if slow else 0):
-            views = {name: product.view(own[name], k) for name, product in products.items()}
+            views = {name: block.view(k) for name, block in own.items()}
             for name, one in bounded(views, settings, slow).items():
                 one_by_one[name][:, k] = one[:3]
         for name, rows in one_by_one.items():

@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 import warnings
 import zlib
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -28,12 +27,13 @@ from lightning_sasv.checks import (
     UndefinedMetricError,
     as_labels,
     as_scores,
+    check_known,
 )
 from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.binned import BinnedClasses, Grid, View
 from lightning_sasv.metrics.bounds import bounded
 from lightning_sasv.metrics.functional.points import Classes
-from lightning_sasv.metrics.registry import Settings
+from lightning_sasv.metrics.registry import DEFAULTS, METRICS, Settings
 from lightning_sasv.trials import TrialClass
 
 MOST_BITS = 14
@@ -46,7 +46,7 @@ Labels: TypeAlias = Tensor | np.ndarray | Sequence[str] | Sequence[int]
 
 
 class TrialMetric(Metric):
-    """A metric of scores and labels of trials; subclasses say which function of the classes it is.
+    """A metric of scores and labels of trials; subclasses say which one of the registry it is.
 
     Every metric of the same columns has the same states, so a ``MetricCollection`` keeps them once.
 
@@ -68,6 +68,10 @@ class TrialMetric(Metric):
 
     columns: ClassVar[Mapping[str, tuple[str, ...]]]
     """The columns of scores, and what the functions of the classes call them."""
+    registered: str
+    """Its name in the registry, whose function of the classes is its value."""
+    settings: Settings = DEFAULTS
+    """What that function needs beside trials."""
     extra_edges: Sequence[float] = ()
     """Thresholds that the metric itself needs on a grid."""
     labels: list[Tensor] | Tensor
@@ -79,7 +83,7 @@ class TrialMetric(Metric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choice("missing_class", missing_class, MissingClass)
+        check_known("missing_class", missing_class, MissingClass)
         self.missing_class = missing_class
         self.binned = thresholds is not None
         self.edges: dict[str, Tensor] = {}  # no buffers: `module.half()` would round them
@@ -126,19 +130,10 @@ class TrialMetric(Metric):
         """
         if not self.binned:
             raise InputError("bounds are of metrics with thresholds; without, they are exact")
-        name = self._registered()
-        found = bounded(self._views(), self._settings(), [name])
-        if name not in found:
+        found = bounded(self._views(), self.settings, [self.registered]).get(self.registered)
+        if found is None:
             raise UndefinedMetricError(f"{type(self).__name__} is undefined on these trials")
-        return found[name].low, found[name].high
-
-    def _registered(self) -> str:
-        """Its name in the registry."""
-        raise NotImplementedError
-
-    def _settings(self) -> Settings:
-        """What the registry's function needs beside trials."""
-        return Settings()
+        return found.low, found.high
 
     def _class_losses(self) -> list[float]:
         """Sums of the losses of Cllr in bits, of spoofs, targets and nontargets."""
@@ -161,9 +156,9 @@ class TrialMetric(Metric):
             shown.set_ylim(low - room, high + room)
         return figure, axis
 
-    @abstractmethod
     def _value(self) -> float:
         """The metric of the states."""
+        return METRICS[self.registered].function(self._classes(), self.settings)
 
     def _classes(self) -> Classes:
         """The states as sorted classes: of every trial, or of bins."""
@@ -237,13 +232,6 @@ class PairMetric(TrialMetric):
     def update(self, asv: Scores, cm: Scores, labels: Labels) -> None:
         """Add a batch of ASV scores, CM scores and labels, as :meth:`ScoreMetric.update` does."""
         self._keep(labels, asv=asv, cm=cm)
-
-
-def check_choice(name: str, value: str, choices: Any) -> None:
-    """Raise a ``ValueError`` that lists the choices unless the value is one of them."""
-    known = get_args(choices)
-    if value not in known:
-        raise ValueError(f"{name} must be {' or '.join(known)}, got {value!r}")
 
 
 def state_name(name: str, parameters: Tensor | np.ndarray) -> str:

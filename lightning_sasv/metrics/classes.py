@@ -22,12 +22,9 @@ from lightning_sasv.metrics.base import (
     Thresholds,
     as_codes,
     as_column,
-    check_choice,
 )
-from lightning_sasv.metrics.functional.cllr import cllr_of, hull_cllr, parts_of
-from lightning_sasv.metrics.functional.dcf import a_dcf_weights, bayes_threshold, dcf_of
-from lightning_sasv.metrics.functional.eer import Convention, rate_of
-from lightning_sasv.metrics.functional.pav import hull
+from lightning_sasv.metrics.functional.dcf import a_dcf_weights, bayes_threshold
+from lightning_sasv.metrics.functional.eer import Convention
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass
 
@@ -72,18 +69,10 @@ class SASVEER(ScoreMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(thresholds, missing_class, **kwargs)
-        check_choice("task", task, Task)
+        check_known("task", task, Task)
         check_known("convention", convention, Convention)
         self.task, self.convention = task, convention
-
-    def _value(self) -> float:
-        return rate_of(self._classes().task(self.task), self.convention)
-
-    def _registered(self) -> str:
-        return f"{self.task}_eer"
-
-    def _settings(self) -> Settings:
-        return Settings(convention=self.convention)
+        self.registered, self.settings = f"{task}_eer", Settings(convention=convention)
 
 
 class CMEER(SASVEER):
@@ -141,8 +130,8 @@ class Cllr(ScoreMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(thresholds, missing_class, **kwargs)
-        check_choice("part", part, Part)
-        self.part = part
+        check_known("part", part, Part)
+        self.part, self.registered = part, "cllr" if part == "cllr" else f"cllr_{part}"
         if self.binned:
             zeros = torch.zeros(2, *ExactSums.SHAPE, dtype=torch.int64)  # negatives, positives
             self.add_state("losses", zeros, dist_reduce_fx="sum", persistent=True)
@@ -160,17 +149,10 @@ class Cllr(ScoreMetric):
         self.losses = self.losses + sums.to(self.losses.device)
 
     def _value(self) -> float:
-        task = self._classes().task("sasv")
-        floor = 0.0 if self.part == "cllr" else hull_cllr(hull(*task.pooled))
-        if self.part == "min":
-            return floor
-        parts = parts_of(cllr_of(task), floor)
-        if math.isinf(parts.cllr):
+        value = super()._value()
+        if math.isinf(value):
             warnings.warn("Cllr is infinite: a target is -inf or another trial +inf", stacklevel=3)
-        return parts.cllr if self.part == "cllr" else parts.calib
-
-    def _registered(self) -> str:
-        return "cllr" if self.part == "cllr" else f"cllr_{self.part}"
+        return value
 
     def _class_losses(self) -> list[float]:
         """Sums of the losses; those of nontargets are among those of spoofs."""
@@ -258,19 +240,10 @@ class ADCF(ScoreMetric):
         missing_class: MissingClass = "error",
         **kwargs: Any,
     ) -> None:
-        check_choice("kind", kind, Kind)
+        check_known("kind", kind, Kind)
         self.kind, self.costs = kind, as_cost_model(costs)
-        self.weights = a_dcf_weights(self.costs)
+        self.registered = "min_a_dcf" if kind == "min" else "act_a_dcf"
+        self.settings = Settings(self.costs)
         if kind == "actual" or not isinstance(thresholds, str | int):
-            self.extra_edges = (bayes_threshold(self.weights),)
+            self.extra_edges = (bayes_threshold(a_dcf_weights(self.costs)),)
         super().__init__(thresholds, missing_class, **kwargs)
-
-    def _value(self) -> float:
-        cost = dcf_of(self._classes().task("sasv"), self.weights)
-        return cost.min if self.kind == "min" else cost.actual
-
-    def _registered(self) -> str:
-        return "min_a_dcf" if self.kind == "min" else "act_a_dcf"
-
-    def _settings(self) -> Settings:
-        return Settings(self.costs)

@@ -22,7 +22,7 @@ from lightning_sasv.metrics.base import (
     state_name,
 )
 from lightning_sasv.metrics.functional.cross_entropy import class_priors, entropy
-from lightning_sasv.metrics.functional.dcf import Version, rates_at_eer, t_dcf_of
+from lightning_sasv.metrics.functional.dcf import Version
 from lightning_sasv.metrics.functional.teer import Rule, tandem_eer_of
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.trials import TrialClass
@@ -66,14 +66,11 @@ class TandemEER(PairMetric):
         if self.binned and rule != "interpolated":
             raise ValueError(f"with thresholds the rule must be interpolated, got {rule!r}")
         self.rule: Rule = rule
-        self.closest = closest
+        self.closest, self.registered = closest, "t_eer_closest" if closest else "t_eer"
 
     def _value(self) -> float:
         found = tandem_eer_of(self._classes(), self.rule)
         return found.closest if self.closest and not found.exists else found.value
-
-    def _registered(self) -> str:
-        return "t_eer_closest" if self.closest else "t_eer"
 
 
 class TDCF(PairMetric):
@@ -111,16 +108,8 @@ class TDCF(PairMetric):
         super().__init__(thresholds, missing_class, **kwargs)
         check_known("version", version, Version)
         self.costs, self.version = as_cost_model(costs), version
-
-    def _value(self) -> float:
-        classes = self._classes()
-        return t_dcf_of(classes.task("cm"), rates_at_eer(classes), self.costs, self.version).min
-
-    def _registered(self) -> str:
-        return "min_t_dcf" if self.version == "2019" else "min_t_dcf_legacy"
-
-    def _settings(self) -> Settings:
-        return Settings(tandem_costs=self.costs)
+        self.registered = "min_t_dcf" if version == "2019" else "min_t_dcf_legacy"
+        self.settings = Settings(tandem_costs=self.costs)
 
 
 class CrossEntropy(PairMetric):

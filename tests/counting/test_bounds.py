@@ -110,7 +110,7 @@ def test_drawn_trials_are_cells_of_the_whole(
     """Any order within the bins, drawn alike, has values within the bounds of the replicate."""
     state = count(case, bits)
     cells = Cells(state.columns["sasv"], state.codes, seed)
-    whole = cells.view(cells.block(np.array([-1])), 0)
+    whole = cells.block(np.array([-1])).view(0)
     trials_ = case["sasv"], case["labels"]
     for cut, rejected in zip(whole.cuts, whole.rejected.T, strict=True):
         wanted = np.bincount(trials_[1], trials_[0] <= cut, minlength=3)
