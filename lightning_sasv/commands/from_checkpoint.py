@@ -22,7 +22,7 @@ from lightning_sasv.data.corpus import Corpus, TrialsAlone
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
-from lightning_sasv.models.origin import OF_CORPUS, MadeWith, recorded
+from lightning_sasv.models.checkpointed import OF_CORPUS, MadeWith, recorded
 from lightning_sasv.plain import fits, settings_of
 
 REFITTED = ("systems", "fusion", "own_systems")

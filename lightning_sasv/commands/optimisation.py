@@ -12,7 +12,7 @@ from lightning_sasv.commands.configs import OPTIMISATION
 from lightning_sasv.commands.loading import library, typed
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
-from lightning_sasv.models.optimised import Choice
+from lightning_sasv.models.training import Choice
 
 
 def optimisation(config: Namespace) -> tuple[Choice | None, Choice | None]:

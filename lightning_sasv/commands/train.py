@@ -47,8 +47,8 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import check_threads
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.objectives import chosen_objective
-from lightning_sasv.models.optimised import check_trainer
 from lightning_sasv.models.restoring import read_as_data, restoring
+from lightning_sasv.models.training import check_trainer
 from lightning_sasv.program import program, shipped_configs
 from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics

@@ -65,9 +65,8 @@ class Recipe:
             seeds: The seeds.
             networks: Networks of each of them.
         """
-        from lightning_sasv.models import SASVModule
         from lightning_sasv.models.heads import RECIPES
-        from lightning_sasv.models.networks import Networks
+        from lightning_sasv.models.module import Networks, SASVModule
 
         first = networks[0]
         if first in RECIPES:

@@ -1,27 +1,76 @@
-"""How a module and a checkpoint take from each other."""
+"""How a module and a checkpoint take from each other, and what a checkpoint says of its making.
+
+Settings of model and data and the seeds are in every checkpoint; :data:`MADE_WITH` holds the rest:
+which corpus it was, how the Trainer was set, and what has changed since the training began.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self, TypedDict, cast
 
 import torch
 from pytorch_lightning import Callback, LightningModule
+from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
 from lightning_sasv.checkpoints import KEY, describe, extensions_in, read_checkpoint, settings
+from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_yaml
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.fusion.doubts import as_warnings
-from lightning_sasv.models.origin import KEY as MADE_WITH
-from lightning_sasv.models.origin import Change, check_resumed, record
 from lightning_sasv.models.restoring import check_optimizers, check_sizes, check_state, unfit
 from lightning_sasv.plain import fits, is_plain
 
 CALLBACK = "callbacks/"
 """Where a checkpoint names the class of a callback; its key follows."""
+
+MADE_WITH = "made_with"
+
+FIXED = (
+    *("precision", "gradient_clip_val", "gradient_clip_algorithm", "accumulate_grad_batches"),
+    *("limit_train_batches", "limit_val_batches", "overfit_batches"),
+    *("val_check_interval", "check_val_every_n_epoch"),
+)
+"""Settings of the Trainer that a training is made of."""
+
+OF_CORPUS = (
+    *("root", "protocols", "name", "corpus", "scale", "twin_seed"),
+    *("dev_corpus", "eval_corpus"),
+)
+"""Settings of the data that say which corpus it is; the same one may lie elsewhere."""
+
+CORPUS = frozenset(f"data.{name}" for name in OF_CORPUS)
+
+FREE = frozenset(
+    {"trainer.max_epochs", "trainer.max_steps", "trainer.accelerator", "trainer.devices"}
+    | {"trainer.strategy", "trainer.threads", "trainer.loggers", "trainer.callbacks"}
+    | {"corpus.root", "corpus.protocols", "data.score_batch_size"}
+)
+"""What may change between the parts of a training."""
+
+_Value = str | int | float | bool | list[str] | None
+
+
+class Change(TypedDict):
+    """A setting that changed when a training was gone on with after so many epochs."""
+
+    epoch: int
+    setting: str
+    before: _Value
+    after: _Value
+
+
+class MadeWith(TypedDict, total=False):
+    """What :data:`MADE_WITH` holds: plain values."""
+
+    corpus: dict[str, str | None]
+    trainer: dict[str, _Value]
+    changed: list[Change]
+    wandb: str | None
 
 
 class Checkpointed(LightningModule):
@@ -88,12 +137,12 @@ class Checkpointed(LightningModule):
 
         What Lightning adds to settings, and those that are no plain values, stay out.
         """
-        doubtful = {key: one.warnings for key, one in self._systems().items() if one.warnings}
-        checkpoint |= {"warnings": doubtful} if doubtful else {}
-        noted = {key: one.fitted_on for key, one in self._systems().items() if one.fitted_on}
-        checkpoint |= {"fitted_on": noted} if noted else {}
+        for said in ("warnings", "fitted_on"):
+            of_each = {key: getattr(one, said) for key, one in self._systems().items()}
+            noted = {key: value for key, value in of_each.items() if value}
+            checkpoint |= {said: noted} if noted else {}
         checkpoint |= self.plain_settings()
-        checkpoint[MADE_WITH] = {**record(self.trainer), "changed": list(self.changed)}
+        checkpoint[MADE_WITH] = {**_record(self), "changed": list(self.changed)}
         checkpoint |= self._others(checkpoint)
 
     def _others(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +164,7 @@ class Checkpointed(LightningModule):
         if self._trainer is not None:
             check_state(checkpoint, self.trainer)
             self._extend(checkpoint)
+        fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         seeds = checkpoint.get("seeds", self.seeds)
         if not fits(seeds, Sequence[int]) or len(seeds) != len(self.seeds):
             raise unfit(f"it is of {str(seeds)[:100]}, not of {len(self.seeds)} seeds")
@@ -123,9 +173,8 @@ class Checkpointed(LightningModule):
             state = checkpoint["state_dict"]
             heads = {name: state[name] for name in state if not name.startswith("fusion.")}
             checkpoint["state_dict"] = heads | own
-        fitting = self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         if fitting:
-            self.changed = check_resumed(checkpoint, self)
+            self.changed = _check_resumed(checkpoint, self)
         try:
             self.load_state_dict(checkpoint["state_dict"], strict=self.strict_loading)
         except RuntimeError as error:
@@ -174,3 +223,102 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: value for name, value in settings.items() if is_plain(value)}
     own.pop("_instantiator", None)
     return own
+
+
+def _record(module: Checkpointed) -> MadeWith:
+    """What a training is made with beside the settings of model and data."""
+    trainer, data = module.trainer, module.trainer.datamodule  # type: ignore[attr-defined]
+    places = {name: getattr(data, name, None) for name in ("root", "protocols")}
+    absolute = {name: place and str(Path(place).resolve()) for name, place in places.items()}
+    names: dict[str, _Value] = {
+        key: [type(one).__name__ for one in getattr(trainer, key)]
+        for key in ("loggers", "callbacks")
+    }
+    free: dict[str, _Value] = {
+        "max_epochs": trainer.max_epochs,
+        "max_steps": trainer.max_steps,
+        "accelerator": type(trainer.accelerator).__name__,
+        "devices": trainer.world_size,
+        "strategy": type(trainer.strategy).__name__,
+        "threads": torch.get_num_threads(),
+    }
+    corpus = {"name": data.corpus.name, "fingerprint": data.corpus.fingerprint}
+    learns = any(getattr(module, name, False) for name in ("compares", "joint"))
+    if learns and hasattr(data.corpus, "train"):
+        corpus["asv_train"] = data.corpus.train.asv_fingerprint
+    fixed = {name: getattr(trainer, name, None) for name in FIXED}
+    fixed |= {name: getattr(module, name, None) for name in ("optimizer", "lr_scheduler")}
+    known = int | float | None
+    plain = {name: one if isinstance(one, known) else str(one) for name, one in fixed.items()}
+    logged = [one.version for one in trainer.loggers if isinstance(one, WandbLogger)]
+    return {
+        "corpus": corpus | absolute,
+        "trainer": free | plain | names,
+        "wandb": next(iter(logged), None),
+    }
+
+
+def recorded(checkpoint: Mapping[str, Any], path: str | Path) -> MadeWith:
+    """What a checkpoint says of this; nothing where it is of an older version.
+
+    Raises:
+        InputError: It is of another form than is written.
+    """
+    found: MadeWith = checkpoint.get(MADE_WITH, {})
+    if not fits(found, MadeWith):
+        raise InputError(f"{path} is damaged: what it says of its making is of another form")
+    return found
+
+
+def _check_resumed(checkpoint: Mapping[str, Any], module: Checkpointed) -> list[Change]:
+    """Compare a training with the one that it goes on from.
+
+    Args:
+        checkpoint: What was read.
+        module: The module, with its Trainer.
+
+    Returns:
+        What changed that may, now and before.
+
+    Raises:
+        InputError: Anything else is set otherwise than it was; all of it is listed.
+    """
+    own = {MADE_WITH: _record(module), **module.plain_settings()}
+    made = recorded(checkpoint, module.trainer.ckpt_path or "the checkpoint")
+    before, after = _flat(checkpoint), _flat(own)
+    known = made.get("corpus", {}).get("fingerprint")
+    same = known is not None and known == after["corpus.fingerprint"]
+    free = FREE | (CORPUS if same else frozenset())
+    differ = [name for name in after if name in before and before[name] != after[name]]
+    if fixed := [name for name in differ if name not in free]:
+        parts = (f"{n} {str(before[n])[:100]} there, {str(after[n])[:100]} now" for n in fixed)
+        raise InputError(
+            "--ckpt_path: a training goes on with the settings that it began with: "
+            f"{'; '.join(parts)}; give them as they were (config.yaml of the run has them all), or "
+            "begin anew"
+        )
+    epoch = checkpoint.get("epoch", 0) + 1
+    new = [
+        Change(epoch=epoch, setting=name, before=before[name], after=after[name]) for name in differ
+    ]
+    return [*made.get("changed", []), *new]
+
+
+def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by name; those of a list are a list, whatever they were kept as."""
+    made = content.get(MADE_WITH, {})
+    parts = {
+        "model": {"objective": "cm", **(content.get("hyper_parameters") or {})},
+        "data": content.get("datamodule_hyper_parameters"),
+        "trainer": made.get("trainer"),
+        "corpus": made.get("corpus"),
+    }
+    found = {
+        f"{part}.{name}": value
+        for part, settings in parts.items()
+        if isinstance(settings, Mapping)
+        for name, value in settings.items()
+        if name not in ("seeds", "_instantiator")
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found | {"seed": content.get("seeds")}))
+    return plain

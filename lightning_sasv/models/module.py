@@ -6,23 +6,16 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import cast
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from lightning_sasv.data.corpus import Corpus, TrialSet
-from lightning_sasv.data.loaders import ProbeBatch
-from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSettings, FusionSystem, build_system
-from lightning_sasv.fusion.rules import fuse
-from lightning_sasv.metrics.functional import a_dcf, eer, sasv_eers
 from lightning_sasv.models.heads import Given, find_head, fitting_systems, make_head
-from lightning_sasv.models.objectives import MONITORS, FusedObjective, chosen, make_objective
-from lightning_sasv.models.scoring import ProbeScores, ScoredTrials, has_every_class
-from lightning_sasv.models.trained import Trained
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.models.objectives import MONITORS, Objective, chosen, make_objective, rule_of
+from lightning_sasv.models.scoring import Scored
 
 
 class StaysHere(nn.ModuleDict):
@@ -35,7 +28,7 @@ class StaysHere(nn.ModuleDict):
         return self
 
 
-class SASVModule(Trained):
+class SASVModule(Scored):
     """Countermeasure head, cosine ASV score, and the fusion systems fitted on their scores.
 
     A head that sees both embeddings gives the scores of a trial itself, in the places of the two.
@@ -111,38 +104,40 @@ class SASVModule(Trained):
             raise InputError(f"model.hidden_dims must be at least 1, got {list(hidden_dims)}")
         self.lr, self.weight_decay, self.lr_decay = lr, weight_decay, lr_decay
         self.seeds = tuple(seeds)
-        self.names = systems = self._choose(head, objective, systems)
+        self.names, rule = self._choose(head, objective, systems)
         self.head = make_head(self.hparams, self.seeds)
         unknown = set(fusion or {}) - set(signature(FusionSystem).parameters)
         if unknown:
             raise InputError(f"model.fusion: a fusion system has no setting {min(unknown)!r}")
         settings, self.fusion = own_systems or {}, StaysHere()
-        for key, name in [(self._key(n, c), n) for n in systems for c in range(len(self.seeds))]:
+        for key, name in [(self._key(n, c), n) for n in self.names for c in range(len(self.seeds))]:
             if hasattr(StaysHere, key) or "." in key:
                 raise InputError(f"model.systems: {name!r} cannot be the name of a system")
             self.fusion[key] = build_system(name, settings.get(name), **(fusion or {}))
-        self.objectives = self._make_objectives()
+        self.objectives = nn.ModuleList([self._make_objective(rule)])
         # every process fits them to the same scores: nothing to be shared, least of all by a GPU
         own = [f"fusion.{name}" for name, _ in self.fusion.named_buffers()]
         self._ddp_params_and_buffers_to_ignore = own
-        self.dev_rates: list[float] = []
-        self._probe_scores: ProbeScores | None = None
-        self._scored: ScoredTrials | None = None
 
-    def _choose(self, head: Given, objective: str, systems: Sequence[str]) -> tuple[str, ...]:
-        """The systems that a head has scores for; what was chosen is noted as settings."""
+    def _choose(
+        self, head: Given, objective: str, systems: Sequence[str]
+    ) -> tuple[tuple[str, ...], str]:
+        """The systems that a head has scores for, and the rule whose score it may be trained for.
+
+        What was chosen is noted as settings.
+        """
         own = self.hparams["own_systems"] or {}
         named, names, self.left_out = fitting_systems(head, objective, systems, own)
         self._note("head", find_head(head)[0])
         if self.left_out:
             self._note("systems", names)
-        self._note("objective", chosen(named, names)[0])
-        return tuple(names)
+        named, rule = chosen(named, names)
+        self._note("objective", named)
+        return tuple(names), rule
 
-    def _make_objectives(self) -> nn.ModuleList:
+    def _make_objective(self, rule: str) -> Objective:
         """The objective of all copies; what was chosen is noted as a setting."""
-        own, monitor = self.hparams["class_weights"], self.hparams["monitor"]
-        name, rule = chosen(self.hparams["objective"], self.names)
+        name, own, monitor = (self.hparams[n] for n in ("objective", "class_weights", "monitor"))
         if (name == "cm" and self.joint) or (name == "three_class" and not self.joint):
             raise InputError(
                 "model.objective: three_class needs three logits of a trial, as the heads concat "
@@ -158,7 +153,7 @@ class SASVModule(Trained):
                 f"model.monitor: {monitor} is that of a system; a network that several share has "
                 "val/cm_eer"
             )
-        return nn.ModuleList([made])
+        return made
 
     def setup(self, stage: str) -> None:
         """Check the corpus of the Trainer's data module."""
@@ -199,30 +194,6 @@ class SASVModule(Trained):
         if (made.cm_dim, made.asv_dim) != before:
             self.head = made
 
-    @property
-    def corpus(self) -> Corpus:
-        """The corpus of the Trainer's data module."""
-        return self.trainer.datamodule.corpus  # type: ignore[attr-defined]
-
-    def _key(self, name: str, copy: int) -> str:
-        return name if len(self.seeds) == 1 else f"{name}@{copy}"
-
-    @staticmethod
-    def copy_of(key: str) -> int:
-        """Place of the seed that a part of ``fusion`` belongs to."""
-        return int(key.partition(".")[0].partition("@")[2] or 0)
-
-    @property
-    def systems(self) -> list[dict[str, FusionSystem]]:
-        """The fusion systems of each seed, by name."""
-        return [
-            {name: self._system(self._key(name, copy)) for name in self.names}
-            for copy in range(len(self.seeds))
-        ]
-
-    def _system(self, key: str) -> FusionSystem:
-        return cast("FusionSystem", self.fusion[key])
-
     def alone(
         self, copy: int, systems: Sequence[str], own: dict[str, FusionSettings] | None = None
     ) -> SASVModule:
@@ -233,127 +204,31 @@ class SASVModule(Trained):
         module.head.to(self.head.dtype).load_state_dict(self.head.select(copy).state_dict())
         return module
 
-    # Scoring
 
-    def trial_set(self) -> TrialSet:
-        """The trials that the Trainer is scoring: eval in ``test``, else dev."""
-        corpus = self.corpus
-        return corpus.eval if self.trainer.testing or self.trainer.predicting else corpus.dev
+class Networks(SASVModule):
+    """Systems' own networks of each seed as one stacked model.
 
-    def on_validation_epoch_start(self) -> None:
-        """Forget the scores of the last epoch."""
-        data, three = self.trial_set(), self.head.logits == 3
-        items = len(data.trials) if self.joint else len(data.probes)
-        made = ProbeScores(len(self.seeds), items, (3,) if three else ())
-        self._probe_scores, self._scored = made.to(self.device), None
+    The copies of a network stand together, in the order of the seeds. None knows of the others.
 
-    def validation_step(self, batch: ProbeBatch, batch_idx: int) -> None:
-        """Score a batch of probes, or of trials."""
-        assert self._probe_scores is not None
-        self._probe_scores.update(batch.rows, self.head.score(batch.vectors))
+    Args:
+        networks: Names of systems with a network of their own.
+        seeds: Training seeds.
+        **settings: As for ``SASVModule``; the objective is ``a_dcf`` or ``fused``.
+    """
 
-    on_test_epoch_start = on_predict_epoch_start = on_validation_epoch_start
-    test_step = predict_step = validation_step
-
-    def on_test_epoch_end(self) -> None:
-        """Gather the scores while every process is at this point."""
-        self.scored_trials()
-
-    def scored_trials(self) -> ScoredTrials:
-        """Scores of the trials of this epoch, the same in every process."""
-        if self._scored is None:
-            assert self._probe_scores is not None
-            scores, seen = (tensor.cpu() for tensor in self._probe_scores.compute())
-            data, raw = self.trial_set(), None
-            if self.joint:
-                kept, raw = seen, scores[:, seen]
-                own = torch.split(raw, self._each)
-                cm = torch.cat([o.pair(s) for o, s in zip(self.parts, own, strict=True)])
-            else:
-                kept = seen[data.probe_of_trial]
-                cm = scores[:, data.probe_of_trial][:, kept]
-            asv = data.asv_scores.double()
-            more = {name: torch.from_numpy(own)[kept] for name, own in data.more.items()}
-            self._scored = ScoredTrials(asv[kept], cm, data.label[kept], kept, more, raw)
-        return self._scored
-
-    def on_validation_epoch_end(self) -> None:
-        """Log dev loss and CM EER; callbacks have fitted the fusion systems by then."""
-        if self.trainer.sanity_checking:
-            return
-        scored = self.scored_trials()
-        rows = [(math.nan,) * 4 for _ in self.seeds]  # dev was scored in part and lacks a class
-        if has_every_class(scored.label):
-            rows = [self._dev_values(copy, scored) for copy in range(len(self.seeds))]
-        self.dev_rates = [row[-1] for row in rows]
-        names = ("val/loss", "val/cm_eer", "val/cm_eer_bonafide")
-        for name, *values in zip(names, *(row[:-1] for row in rows), strict=True):
-            self.log(name, sum(values) / len(values), prog_bar=name == "val/cm_eer")
-            if len(values) > 1:
-                seeds = zip(self.names_of_copies, values, strict=True)
-                self.log_dict({f"{name}/{copy}": value for copy, value in seeds})
+    def __init__(self, networks: Sequence[str], seeds: Sequence[int], **settings: Any) -> None:
+        named = "a_dcf" if settings.get("objective") == "a_dcf" else "fused"
+        settings |= {"objective": named, "systems": (), "seeds": tuple(seeds) * len(networks)}
+        super().__init__(**settings)
+        self.networks = tuple(networks)
+        self._note("seeds", self.seeds)  # one for each copy, as those of the data
+        shared = settings.get("class_weights"), self.costs, len(seeds)
+        self.objectives = nn.ModuleList(
+            make_objective(named, rule_of(name), *shared) for name in self.networks
+        )
 
     @property
     def names_of_copies(self) -> list[str]:
         """A name for each copy of the head."""
-        return [f"seed{seed}" for seed in self.seeds]
-
-    @property
-    def monitor(self) -> str:
-        """What the best epoch is chosen by: as it was set, or what fits the objective."""
-        return str(self.hparams["monitor"] or self.parts[0].monitor)
-
-    def _dev_values(self, copy: int, scored: ScoredTrials) -> tuple[float, float, float, float]:
-        """Loss, CM EER of targets against spoofs, and of all bona fide trials against spoofs.
-
-        The second is what the paper chooses checkpoints by (about 0.07 % on its dev set). The last
-        is what they are chosen by here.
-        """
-        label, objective = scored.label, self.objective_of(copy)
-        asv, cm = scored.pair(scored.cm[copy])
-        spoof, target = label == TrialClass.SPOOF, label == TrialClass.TARGET
-        counts = torch.stack([(label == code).sum() for code in sorted(TrialClass)])
-        batch = objective.batch(label, counts, None if self.joint else asv, cm.dtype)
-        raw = cm if scored.raw is None else scored.raw[copy]
-        loss = float(objective.of_copy(copy % self._each).losses(raw, batch).sum())
-        rate = eer(cm[target], cm[spoof]).value
-        monitor = self.monitor
-        best = rate if monitor == "val/cm_eer" else self._sasv_value(copy, scored, monitor)
-        return loss, rate, eer(cm[~spoof], cm[spoof]).value, best
-
-    def _sasv_value(self, copy: int, scored: ScoredTrials, monitor: str) -> float:
-        """SASV-EER or least a-DCF of the score that a copy is trained for, else of the system.
-
-        Where the user chose the monitor it is what is logged under its name: the first system's.
-        """
-        objective = self.objective_of(copy)
-        logged = bool(self.names) and self.hparams["monitor"] is not None
-        if isinstance(objective, FusedObjective) and objective.rule is not None and not logged:
-            sasv = fuse(objective.rule, 0.0, scored.asv, scored.cm[copy])
-        elif self.joint and self.head.logits == 2:
-            sasv = scored.cm[copy][:, 0]  # to which its system applies an increasing map
-        else:
-            system = self._fitted_here(copy, scored)
-            if not system.is_fitted:  # these scores allow no fit of it
-                return math.nan
-            sasv = system(*scored.sides(scored.cm[copy])).sasv
-        if monitor == "val/sasv_eer":
-            return sasv_eers(sasv, scored.label).sasv
-        return a_dcf(sasv, scored.label, self.costs).min
-
-    def _fitted_here(self, copy: int, scored: ScoredTrials) -> FusionSystem:
-        """The first system of a copy; that of a joint head is fitted here and now.
-
-        (A table fits systems when the training is over.)
-        """
-        if not self.joint:
-            return self.systems[copy][self.names[0]]
-        name = self.names[0] if self.names else "F3"
-        own = (self.hparams["own_systems"] or {}).get(name)
-        made = build_system(name, own, **(self.hparams["fusion"] or {}))
-        return made.fit(*scored.sides(scored.cm[copy])[:2], scored.label)
-
-    @property
-    def costs(self) -> CostModel:
-        """Cost model of the a-DCF."""
-        return as_cost_model((self.hparams["fusion"] or {}).get("costs") or "a-dcf1")
+        owners = [name for name in self.networks for _ in range(self._each)]
+        return [f"{owner}/seed{seed}" for owner, seed in zip(owners, self.seeds, strict=True)]

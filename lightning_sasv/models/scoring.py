@@ -1,7 +1,8 @@
-"""Collecting the scores of distinct probes, or trials, over batches and processes."""
+"""Scores of distinct probes or trials, over batches and processes; how good those of dev are."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -10,7 +11,14 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from lightning_sasv.data.corpus import TrialSet
+from lightning_sasv.data.corpus import Corpus, TrialSet
+from lightning_sasv.data.loaders import ProbeBatch
+from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.fusion import FusionSystem, build_system
+from lightning_sasv.fusion.rules import fuse
+from lightning_sasv.metrics.functional import a_dcf, eer, sasv_eers
+from lightning_sasv.models.objectives import FusedObjective
+from lightning_sasv.models.training import Trained
 from lightning_sasv.scores.columns import KINDS
 from lightning_sasv.trials import FusedScores, Scores, TrialClass
 
@@ -102,11 +110,6 @@ class ScoredTrials(NamedTuple):
             return {}
         return {"quality": self.sides(cm)[2], "columns": list(self.columns(cm))}
 
-    @property
-    def complete(self) -> bool:
-        """Whether every trial of the list was scored."""
-        return bool(self.kept.all())
-
 
 def has_every_class(label: Tensor) -> bool:
     """Whether the trials of a set, which may have been scored in part, are of every class."""
@@ -136,3 +139,162 @@ def score_table(data: TrialSet, scored: ScoredTrials, fused: Mapping[str, FusedS
             **{f"sasv_{name}": scores.sasv.cpu().numpy() for name, scores in fused.items()},
         },
     )
+
+
+class Scored(Trained):
+    """A module that scores the trials of dev and eval, and says how good dev's scores are.
+
+    Attributes:
+        names: Names of the fusion systems.
+        dev_rates: What the best epoch is chosen by, for each seed.
+    """
+
+    names: tuple[str, ...]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dev_rates: list[float] = []
+        self._probe_scores: ProbeScores | None = None
+        self._scored: ScoredTrials | None = None
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus of the Trainer's data module."""
+        return self.trainer.datamodule.corpus  # type: ignore[attr-defined]
+
+    def _key(self, name: str, copy: int) -> str:
+        return name if len(self.seeds) == 1 else f"{name}@{copy}"
+
+    @staticmethod
+    def copy_of(key: str) -> int:
+        """Place of the seed that a part of ``fusion`` belongs to."""
+        return int(key.partition(".")[0].partition("@")[2] or 0)
+
+    @property
+    def systems(self) -> list[dict[str, FusionSystem]]:
+        """The fusion systems of each seed, by name."""
+        every, copies = self._systems(), range(len(self.seeds))
+        return [{name: every[self._key(name, copy)] for name in self.names} for copy in copies]
+
+    def trial_set(self) -> TrialSet:
+        """The trials that the Trainer is scoring: eval in ``test``, else dev."""
+        corpus = self.corpus
+        return corpus.eval if self.trainer.testing or self.trainer.predicting else corpus.dev
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the scores of the last epoch."""
+        data, three = self.trial_set(), self.head.logits == 3
+        items = len(data.trials) if self.joint else len(data.probes)
+        made = ProbeScores(len(self.seeds), items, (3,) if three else ())
+        self._probe_scores, self._scored = made.to(self.device), None
+
+    def validation_step(self, batch: ProbeBatch, batch_idx: int) -> None:
+        """Score a batch of probes, or of trials."""
+        assert self._probe_scores is not None
+        self._probe_scores.update(batch.rows, self.head.score(batch.vectors))
+
+    on_test_epoch_start = on_predict_epoch_start = on_validation_epoch_start
+    test_step = predict_step = validation_step
+
+    def on_test_epoch_end(self) -> None:
+        """Gather the scores while every process is at this point."""
+        self.scored_trials()
+
+    def scored_trials(self) -> ScoredTrials:
+        """Scores of the trials of this epoch, the same in every process."""
+        if self._scored is None:
+            assert self._probe_scores is not None
+            scores, seen = (tensor.cpu() for tensor in self._probe_scores.compute())
+            data, raw = self.trial_set(), None
+            if self.joint:
+                kept, raw = seen, scores[:, seen]
+                own = torch.split(raw, self._each)
+                cm = torch.cat([o.pair(s) for o, s in zip(self.parts, own, strict=True)])
+            else:
+                kept = seen[data.probe_of_trial]
+                cm = scores[:, data.probe_of_trial][:, kept]
+            asv = data.asv_scores.double()
+            more = {name: torch.from_numpy(own)[kept] for name, own in data.more.items()}
+            self._scored = ScoredTrials(asv[kept], cm, data.label[kept], kept, more, raw)
+        return self._scored
+
+    def on_validation_epoch_end(self) -> None:
+        """Log dev loss and CM EER; callbacks have fitted the fusion systems by then."""
+        if self.trainer.sanity_checking:
+            return
+        scored = self.scored_trials()
+        rows = [(math.nan,) * 4 for _ in self.seeds]  # dev was scored in part and lacks a class
+        if has_every_class(scored.label):
+            rows = [self._dev_values(copy, scored) for copy in range(len(self.seeds))]
+        self.dev_rates = [row[-1] for row in rows]
+        names = ("val/loss", "val/cm_eer", "val/cm_eer_bonafide")
+        for name, *values in zip(names, *(row[:-1] for row in rows), strict=True):
+            self.log(name, sum(values) / len(values), prog_bar=name == "val/cm_eer")
+            if len(values) > 1:
+                seeds = zip(self.names_of_copies, values, strict=True)
+                self.log_dict({f"{name}/{copy}": value for copy, value in seeds})
+
+    @property
+    def names_of_copies(self) -> list[str]:
+        """A name for each copy of the head."""
+        return [f"seed{seed}" for seed in self.seeds]
+
+    @property
+    def monitor(self) -> str:
+        """What the best epoch is chosen by: as it was set, or what fits the objective."""
+        return str(self.hparams["monitor"] or self.parts[0].monitor)
+
+    def _dev_values(self, copy: int, scored: ScoredTrials) -> tuple[float, float, float, float]:
+        """Loss, CM EER of targets against spoofs, and of all bona fide trials against spoofs.
+
+        The second is what the paper chooses checkpoints by (about 0.07 % on its dev set). The last
+        is what they are chosen by here.
+        """
+        label, objective = scored.label, self.objective_of(copy)
+        asv, cm = scored.pair(scored.cm[copy])
+        spoof, target = label == TrialClass.SPOOF, label == TrialClass.TARGET
+        counts = torch.stack([(label == code).sum() for code in sorted(TrialClass)])
+        batch = objective.batch(label, counts, None if self.joint else asv, cm.dtype)
+        raw = cm if scored.raw is None else scored.raw[copy]
+        loss = float(objective.of_copy(copy % self._each).losses(raw, batch).sum())
+        rate = eer(cm[target], cm[spoof]).value
+        monitor = self.monitor
+        best = rate if monitor == "val/cm_eer" else self._sasv_value(copy, scored, monitor)
+        return loss, rate, eer(cm[~spoof], cm[spoof]).value, best
+
+    def _sasv_value(self, copy: int, scored: ScoredTrials, monitor: str) -> float:
+        """SASV-EER or least a-DCF of the score that a copy is trained for, else of the system.
+
+        Where the user chose the monitor it is what is logged under its name: the first system's.
+        """
+        objective = self.objective_of(copy)
+        logged = bool(self.names) and self.hparams["monitor"] is not None
+        if isinstance(objective, FusedObjective) and objective.rule is not None and not logged:
+            sasv = fuse(objective.rule, 0.0, scored.asv, scored.cm[copy])
+        elif self.joint and self.head.logits == 2:
+            sasv = scored.cm[copy][:, 0]  # to which its system applies an increasing map
+        else:
+            system = self._fitted_here(copy, scored)
+            if not system.is_fitted:  # these scores allow no fit of it
+                return math.nan
+            sasv = system(*scored.sides(scored.cm[copy])).sasv
+        if monitor == "val/sasv_eer":
+            return sasv_eers(sasv, scored.label).sasv
+        return a_dcf(sasv, scored.label, self.costs).min
+
+    def _fitted_here(self, copy: int, scored: ScoredTrials) -> FusionSystem:
+        """The first system of a copy; that of a joint head is fitted here and now.
+
+        (A table fits systems when the training is over.)
+        """
+        if not self.joint:
+            return self.systems[copy][self.names[0]]
+        name = self.names[0] if self.names else "F3"
+        own = (self.hparams["own_systems"] or {}).get(name)
+        made = build_system(name, own, **(self.hparams["fusion"] or {}))
+        return made.fit(*scored.sides(scored.cm[copy])[:2], scored.label)
+
+    @property
+    def costs(self) -> CostModel:
+        """Cost model of the a-DCF."""
+        return as_cost_model((self.hparams["fusion"] or {}).get("costs") or "a-dcf1")

@@ -17,7 +17,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.heads import RECIPES
-from lightning_sasv.models.networks import Networks
+from lightning_sasv.models.module import Networks
 from lightning_sasv.models.objectives import (
     POSTERIORS,
     CMObjective,

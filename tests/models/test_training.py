@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.models import SASVModule
-from lightning_sasv.models.optimised import Choice
+from lightning_sasv.models.training import Choice
 from tests.helpers import failure_of, quiet_trainer, shared_data
 from tests.models.test_cm_head import plain_copy
 from tests.models.test_module import plain_losses, same, weights
