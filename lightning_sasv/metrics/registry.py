@@ -857,37 +857,6 @@ class Balance:
         return found
 
 
-def unpaired_metrics(
-    sides: Mapping[str, tuple[ArrayLike, ArrayLike]], settings: Settings = DEFAULTS
-) -> Explained:
-    """Metrics of a verifier and a countermeasure that scored different trials.
-
-    t-DCF and t-EER need the distributions of the two only; what needs one score per trial is not
-    among them.
-
-    Args:
-        sides: Scores and labels of ``asv`` and of ``cm``; bona fide trials of the countermeasure
-            count as targets.
-        settings: As for :func:`explained_metrics`.
-
-    Example:
-        >>> asv = [3.0, 1.0, 2.0], ["target", "nontarget", "spoof"]
-        >>> unpaired_metrics({"asv": asv, "cm": ([1.0, 0.0], ["target", "spoof"])}).values["cm_eer"]
-        0.0
-    """
-    columns = {name: as_scores(scores, name) for name, (scores, _) in sides.items()}
-    codes = {name: as_labels(labels) for name, (_, labels) in sides.items()}
-    for name, column in columns.items():
-        check_same_length({name: column, "labels": codes[name]})
-    size = [column.size for column in columns.values()]
-    rows = np.split(np.arange(sum(size)), np.cumsum(size)[:-1])
-    apart = {name: np.full(sum(size), math.nan) for name in columns}
-    for (name, column), place in zip(columns.items(), rows, strict=True):
-        apart[name][place] = column
-    labels = np.concatenate([*codes.values()])
-    return explained_metrics(apart, labels, settings, allow_missing=True, unpaired=True)
-
-
 def _evaluate(
     classes: Classes,
     settings: Settings,

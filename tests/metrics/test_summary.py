@@ -30,7 +30,6 @@ from lightning_sasv.metrics.registry import (
     ASV_POINTS,
     Settings,
     explained_metrics,
-    unpaired_metrics,
 )
 from tests.metrics.oracles import trials
 
@@ -125,7 +124,10 @@ def test_unpaired_trials_have_the_tandem_metrics_of_their_distributions(four: Fo
     paired = all_metrics(asv, cm, None, labels)
     order = np.random.default_rng(0).permutation(len(asv))
     bona_fide = np.where(labels == 2, 1, labels)
-    found = unpaired_metrics({"asv": (asv, labels), "cm": (cm[order], bona_fide[order])}).values
+    none = np.full(len(asv), math.nan)
+    apart = {"asv": np.append(asv, none), "cm": np.append(none, cm[order])}
+    every = np.append(labels, bona_fide[order])
+    found = explained_metrics(apart, every, allow_missing=True, unpaired=True).values
     assert found.keys() == paired.keys()
     for name, value in found.items():
         assert value == pytest.approx(paired[name], nan_ok=True), name
