@@ -29,6 +29,7 @@ from rich.progress import track
 from tests.faults.forks import FORKS, is_there
 from tests.hostile import environments
 from tests.hostile.attacks import SECRET, VARIABLES, Maker, evil_module, hostile_files
+from tests.hostile.conftest import tree
 from tests.hostile.corpus import MARK
 from tests.hostile.targets import FAILS, LONG, SOUND, TARGETS, Target, sound_files
 from tests.hostile.test_signals import CODES, SECONDS
@@ -124,7 +125,7 @@ def give(make: Maker, target: Target, folder: Path) -> Outcome:
     path.parent.mkdir(parents=True, exist_ok=True)
     make(path)
     evil_module(folder)
-    before = contents(folder.parent)
+    before = tree(folder.parent)
     outcome = start(target.words, folder)
     if outcome.code not in (0, 1, 2, None):
         outcome.faults.append(f"code {outcome.code}")
@@ -135,7 +136,7 @@ def give(make: Maker, target: Target, folder: Path) -> Outcome:
 
 def send(number: signal.Signals, words: list[str], after: float, folder: Path) -> Outcome:
     """Send a signal to a command at some moment."""
-    before = contents(folder.parent)
+    before = tree(folder.parent)
     outcome = start(words, folder, number, after)
     if outcome.code not in (CODES[number], 0, FAILS.get(words[0], 0)):
         outcome.faults.append(f"code {outcome.code}")
@@ -146,7 +147,7 @@ def send(number: signal.Signals, words: list[str], after: float, folder: Path) -
 
 def put(environment: environments.Environment, words: list[str], folder: Path) -> Outcome:
     """Run a sound command on odd ground."""
-    before = contents(folder.parent)
+    before = tree(folder.parent)
     begun = time.monotonic()
     done = environments.run(words, environment, folder, timeout=LIMIT)
     said = (done.stdout + done.stderr).decode(errors="replace")
@@ -156,14 +157,9 @@ def put(environment: environments.Environment, words: list[str], folder: Path) -
     return judged(outcome, folder, before)
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
-    """Every file below a folder."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def judged(outcome: Outcome, folder: Path, before: dict[Path, bytes]) -> Outcome:
     """See what a command left behind, and what it should not have done."""
-    after = contents(folder.parent)
+    after = tree(folder.parent)
     new = [path for path, data in after.items() if before.get(path) != data]
     new += [path for path in before if path not in after]
     logs = [path for path in new if path.parent == folder.parent]

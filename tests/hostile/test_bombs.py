@@ -35,11 +35,10 @@ def in_time() -> Iterator[None]:
     assert time.process_time() - start < PATIENCE
 
 
+@pytest.mark.usefixtures("scored")
 @pytest.mark.parametrize("name", bombs.YAML)
-def test_yaml(name: str, here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text(bombs.YAML[name])
-    write_scores(here / "x.csv", toy_scores(30))
-    assert "x.yaml" in attack("fit", "--config", "x.yaml")
+def test_yaml(name: str, attack: Attack, configured: Attack) -> None:
+    assert "x.yaml" in configured(bombs.YAML[name], "fit")
     assert "x.yaml" in attack("evaluate", "x.csv", "--costs", "x.yaml")
     assert "x.yaml" in attack("sweep", "x.yaml", "--offline")
     attack("extract", "--config", "x.yaml")
@@ -64,10 +63,10 @@ def test_yaml_as_the_value_of_an_option_or_from_a_pipe(
         os.close(read)
 
 
-def test_many_keys_are_within_the_limits(here: Path, attack: Attack) -> None:
+def test_many_keys_are_within_the_limits(configured: Attack) -> None:
     """OmegaConf has a limit of its own, below ours."""
-    (here / "x.yaml").write_text("\n".join(f"k{number}: 1" for number in range(11_000)))
-    assert "does not accept option 'k0'" in attack("predict", "--config=x.yaml")
+    text = "\n".join(f"k{number}: 1" for number in range(11_000))
+    assert "does not accept option 'k0'" in configured(text, "predict")
 
 
 @pytest.mark.parametrize("command", ["fit", "extract", "sweep"])
@@ -78,9 +77,8 @@ def test_a_device_without_end(command: str, attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("name", bombs.INTERPOLATED)
-def test_interpolations(name: str, here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text(bombs.INTERPOLATED[name])
-    assert "${…}" in attack("fit", "--config", "x.yaml")
+def test_interpolations(name: str, configured: Attack) -> None:
+    assert "${…}" in configured(bombs.INTERPOLATED[name], "fit")
 
 
 FUSED = "speaker,utterance,attack,label,asv_score,cm_score,sasv_X\n" + "".join(
@@ -184,10 +182,8 @@ def test_sound_files_are_far_from_the_limits(here: Path) -> None:
 
 
 def test_memory_and_depth_that_end_are_a_line(
-    monkeypatch: pytest.MonkeyPatch, here: Path, attack: Attack
+    monkeypatch: pytest.MonkeyPatch, scored: Path, attack: Attack
 ) -> None:
-    write_scores(here / "x.csv", toy_scores(30))
-
     def fails(error: type[Exception]) -> None:
         def read(*_: object, **__: object) -> None:
             raise error

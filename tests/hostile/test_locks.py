@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from lightning_sasv.places import LOCK
 from lightning_sasv.program import Program, using
 from lightning_sasv.scores import write_scores
 from tests.faults.forks import FORKS
-from tests.helpers import content
+from tests.helpers import content, failure_of
 from tests.hostile.conftest import tree
 from tests.hostile.victim import begin
 from tests.scores.samples import toy_scores
@@ -207,21 +206,13 @@ FUSE = ["fuse", "--dev=dev.csv", "--eval=eval.csv", "--systems=B1,L2", "--out=ou
 TABLE = ["table", "--out=out", "--seeds=1", "--systems=B1", "--epochs=1", "--data.scale=0.005"]
 
 
-def refused(args: list[str], capfd: pytest.CaptureFixture[str]) -> str:
-    capfd.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(args)
-    assert ended.value.code == 2
-    return capfd.readouterr().err
-
-
 @pytest.mark.parametrize("command", [FUSE, TABLE])
 def test_a_command_on_a_folder_that_is_written_to_is_refused_and_changes_nothing(
     command: list[str], scores: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with holder(scores / "out") as process:
         before = tree(scores)
-        said = refused(command, capfd)
+        said = failure_of(capfd, *command)
         assert f"process {process.pid} on {socket.gethostname()}, since" in said
         assert len(said.splitlines()) == 1
         assert tree(scores) == before
@@ -247,11 +238,6 @@ def in_thread(function: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def undated(text: bytes) -> bytes:
-    """A file without the second at which it was made."""
-    return re.sub(rb'"date": "[^"]*"', b"", text)
-
-
 def test_two_fusions_into_one_folder_leave_the_results_of_one(
     scores: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,12 +245,12 @@ def test_two_fusions_into_one_folder_leave_the_results_of_one(
     ready, go = pause(monkeypatch)
     first = in_thread(lambda: main(FUSE))
     assert ready.wait(30)
-    assert f"process {os.getpid()} on" in refused([*FUSE, "--dev=eval.csv"], capfd)
+    assert f"process {os.getpid()} on" in failure_of(capfd, *FUSE, "--dev=eval.csv")
     go.set()
     first.join()
     left, alone = (
-        {path.relative_to(scores / name): undated(text) for path, text in files.items()}
-        for name, files in ((name, tree(scores / name)) for name in ("out", "alone"))
+        {path.relative_to(scores / name): content(path) for path in tree(scores / name)}
+        for name in ("out", "alone")
     )
     assert left == alone
 
@@ -325,7 +311,7 @@ def test_a_run_that_still_runs_is_not_resumed(
     with holder(run) as process:
         before = tree(here)
         for command in ("fit", "test"):
-            said = refused([command, *FIT[1:], "--ckpt_path=last"], capfd)
+            said = failure_of(capfd, command, *FIT[1:], "--ckpt_path=last")
             assert f"{run} is being written to by another command (process {process.pid}" in said
         assert tree(here) == before
 

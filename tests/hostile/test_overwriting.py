@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,34 +22,13 @@ from lightning_sasv.report.figures import describe
 from lightning_sasv.results import read_results
 from lightning_sasv.scores import write_scores
 from tests.helpers import content
-from tests.hostile.conftest import tree
+from tests.hostile.conftest import Attack, tree
 from tests.scores.samples import toy_scores
 
 CONFIG = f"--config={base_config().parent / 'B1.yaml'}"
 SMALL = [CONFIG, "--data.scale=0.01", "--trainer.max_epochs=1"]
 CSV = "pytorch_lightning.loggers.CSVLogger"
 FOREIGN = {"config.yaml": "a: 1\n", "metrics.csv": "a\n1\n", "scores/eval.csv": "a\n", "x.txt": "x"}
-
-Refused = Callable[..., str]
-
-
-@pytest.fixture
-def refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Refused:
-    """Run a command that has to be refused, in a line, without changing any file or folder."""
-
-    def run(*args: str) -> str:
-        before, folders = tree(tmp_path), sorted(tmp_path.rglob("*"))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(args)
-        assert ended.value.code == 2
-        assert tree(tmp_path) == before
-        assert sorted(tmp_path.rglob("*")) == folders
-        said = [line for line in capfd.readouterr().err.splitlines() if " looks like " not in line]
-        assert len(said) == 1, said
-        return said[0]
-
-    return run
 
 
 def fill(folder: Path, files: dict[str, str] = FOREIGN) -> None:
@@ -84,16 +62,16 @@ def logger(save_dir: str, **more: str) -> str:
     return f"--trainer.logger={{class_path: {CSV}, init_args: {{save_dir: {save_dir}, {options}}}}}"
 
 
-def test_a_refused_resume_changes_nothing(run: Path, refused: Refused) -> None:
-    said = refused("fit", *SMALL, "--seed_everything=3", "--ckpt_path=last")
+def test_a_refused_resume_changes_nothing(run: Path, attack: Attack) -> None:
+    said = attack("fit", *SMALL, "--seed_everything=3", "--ckpt_path=last")
     assert "seed [1986] there, [3] now" in said
     assert (run / "metrics.csv").exists()
 
 
 @pytest.mark.parametrize("command", ["fit", "test", "validate", "predict"])
-def test_a_damaged_checkpoint_changes_nothing(command: str, run: Path, refused: Refused) -> None:
+def test_a_damaged_checkpoint_changes_nothing(command: str, run: Path, attack: Attack) -> None:
     (run / "checkpoints" / "last.ckpt").write_text("x")
-    assert "last.ckpt" in refused(command, *SMALL, "--ckpt_path=last")
+    assert "last.ckpt" in attack(command, *SMALL, "--ckpt_path=last")
 
 
 def test_a_resumed_run_keeps_what_it_logged(run: Path) -> None:
@@ -115,33 +93,31 @@ def test_a_resumed_run_keeps_what_it_logged(run: Path) -> None:
 )
 @pytest.mark.parametrize("command", ["fit", "validate"])
 def test_the_folder_of_a_run_is_its_own(
-    command: str, options: list[str], run: Path, here: Path, refused: Refused
+    command: str, options: list[str], run: Path, here: Path, attack: Attack
 ) -> None:
     fill(here / "foreign")
     best = ["--ckpt_path", str(run / "checkpoints" / "best.ckpt")] if command != "fit" else []
-    said = refused(command, *SMALL, *options, *best)
+    said = attack(command, *SMALL, *options, *best)
     assert f"{here / 'foreign'} holds other files (config.yaml, " in said
     assert "--overwrite" in said
 
 
-def test_a_configuration_file_cannot_ask_to_replace(here: Path, refused: Refused) -> None:
+def test_a_configuration_file_cannot_ask_to_replace(here: Path, configured: Attack) -> None:
     fill(here / "foreign")
     options = "{save_dir: foreign, name: '', version: ''}"
-    (here / "x.yaml").write_text(
-        f"overwrite: true\ntrainer: {{logger: {{class_path: {CSV}, init_args: {options}}}}}\n"
-    )
-    assert "a file cannot ask to replace" in refused("fit", *SMALL, "--config=x.yaml")
+    text = f"overwrite: true\ntrainer: {{logger: {{class_path: {CSV}, init_args: {options}}}}}\n"
+    assert "a file cannot ask to replace" in configured(text, "fit", *SMALL)
     main(["fit", *SMALL, "--config=x.yaml", "--overwrite"])
     assert (here / "foreign" / "x.txt").exists()  # what it did not have to replace
     saved = (here / "foreign" / "config.yaml").read_text()
     assert "overwrite: false" in saved
 
 
-def test_the_same_run_is_made_again_and_another_refused(run: Path, refused: Refused) -> None:
+def test_the_same_run_is_made_again_and_another_attack(run: Path, attack: Attack) -> None:
     place = logger("runs/B1", name="", version="version_0")
-    said = refused("fit", *SMALL, place, "--seed_everything=2")
+    said = attack("fit", *SMALL, place, "--seed_everything=2")
     assert "version_0 holds a run of other settings (seed_everything: 1986 there, 2 now)" in said
-    said = refused("fit", *SMALL, place, "--data.scale=0.02")
+    said = attack("fit", *SMALL, place, "--data.scale=0.02")
     assert "(data.scale: 0.01 there, 0.02 now)" in said
     scores = (run / "scores" / "eval.csv").read_bytes()
     (run / "scores" / "eval.csv").write_bytes(b"")
@@ -153,30 +129,30 @@ CHECKPOINTS = "pytorch_lightning.callbacks.ModelCheckpoint"
 
 
 def test_checkpoints_do_not_go_to_a_folder_of_other_files(
-    run: Path, here: Path, refused: Refused
+    run: Path, here: Path, attack: Attack
 ) -> None:
     fill(here / "foreign")
     saves = "--trainer.callbacks+={class_path: %s, init_args: {dirpath: %s, every_n_epochs: 2}}"
-    assert "foreign holds other files" in refused("fit", *SMALL, saves % (CHECKPOINTS, "foreign"))
+    assert "foreign holds other files" in attack("fit", *SMALL, saves % (CHECKPOINTS, "foreign"))
     elsewhere = saves % (CHECKPOINTS, "runs/B1/version_0/checkpoints")
-    said = refused("fit", *SMALL, elsewhere, "--model.lr=0.1")
+    said = attack("fit", *SMALL, elsewhere, "--model.lr=0.1")
     assert "version_0/checkpoints holds other files" in said
 
 
-def test_results_do_not_go_to_a_folder_of_other_files(here: Path, refused: Refused) -> None:
+def test_results_do_not_go_to_a_folder_of_other_files(here: Path, attack: Attack) -> None:
     fill(here / "foreign")
     writes = "--trainer.callbacks+={class_path: %s, init_args: {folder: foreign}}"
     writes %= "lightning_sasv.callbacks.WriteResults"
     plain = "--trainer.callbacks=[]"
-    assert "foreign holds other files" in refused("fit", *SMALL, plain, writes)
+    assert "foreign holds other files" in attack("fit", *SMALL, plain, writes)
 
 
 @pytest.mark.parametrize("profiler", ["SimpleProfiler", "AdvancedProfiler"])
-def test_profiles_are_not_added_to_other_files(profiler: str, here: Path, refused: Refused) -> None:
+def test_profiles_are_not_added_to_other_files(profiler: str, here: Path, attack: Attack) -> None:
     (here / "fit-notes.txt").write_text("my notes\n")
     name = f"pytorch_lightning.profilers.{profiler}"
     options = f"{{class_path: {name}, init_args: {{dirpath: ., filename: notes}}}}"
-    said = refused("fit", *SMALL, f"--trainer.profiler={options}")
+    said = attack("fit", *SMALL, f"--trainer.profiler={options}")
     assert "fit-notes.txt holds something else than a profile" in said
 
 
@@ -205,13 +181,13 @@ NAMES = [words[0] for words in SINGLE]
 @pytest.mark.parametrize("command", SINGLE, ids=NAMES)
 @pytest.mark.parametrize("file", ["dev.csv", "out/metrics.json", "out/report.html", "note.txt"])
 def test_a_file_of_another_kind_is_not_replaced(
-    command: list[str], file: str, scores: Path, refused: Refused
+    command: list[str], file: str, scores: Path, attack: Attack
 ) -> None:
     (scores / "note.txt").write_text("my notes\n")
     if (command, file) == (REPORT, "out/report.html"):
         return  # its own
     words = [word.replace("=file", f"={file}") for word in command]
-    assert f"{file} holds something else" in refused(*words)
+    assert f"{file} holds something else" in attack(*words)
     main([*words, "--overwrite"])
 
 
@@ -225,7 +201,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("command", SINGLE, ids=NAMES)
 def test_a_file_made_of_other_inputs_is_not_replaced(
-    command: list[str], scores: Path, refused: Refused
+    command: list[str], scores: Path, attack: Attack
 ) -> None:
     shutil.copytree(scores / "out", scores / "copy")
     main(command)
@@ -233,7 +209,7 @@ def test_a_file_made_of_other_inputs_is_not_replaced(
     main(command)  # the same again
     assert content(scores / "file") == first
     others = OTHERS[command[0]]
-    assert "--overwrite" in refused(*others)
+    assert "--overwrite" in attack(*others)
     main([*others, "--overwrite"])
     assert content(scores / "file") != first
 
@@ -245,14 +221,14 @@ def test_decisions_at_other_costs_replace_those_on_the_same_scores(scores: Path)
     assert (scores / "file").read_bytes() != first
 
 
-def test_decisions_do_not_replace_their_own_scores(scores: Path, refused: Refused) -> None:
-    assert "holds something else" in refused("decide", "eval.csv", "--fitted=out", "--out=eval.csv")
+def test_decisions_do_not_replace_their_own_scores(scores: Path, attack: Attack) -> None:
+    assert "holds something else" in attack("decide", "eval.csv", "--fitted=out", "--out=eval.csv")
 
 
-def test_figures_replace_those_of_the_same_folder_alone(scores: Path, refused: Refused) -> None:
+def test_figures_replace_those_of_the_same_folder_alone(scores: Path, attack: Attack) -> None:
     shutil.copytree(scores / "out", scores / "copy")
     fill(scores / "figures", {"det.png": "my drawing"})
-    assert "det.png holds something else" in refused("report", "out", "--figures=figures")
+    assert "det.png holds something else" in attack("report", "out", "--figures=figures")
     (scores / "figures" / "det.png").unlink()
     results, others = read_results("out"), read_results("copy")
     one = describe(Material.of(results))[:1]
@@ -275,7 +251,7 @@ TABLE = ["table", "--seeds=1", "--systems=B1", "--epochs=1", "--data.scale=0.005
 @pytest.mark.parametrize("command", [FUSE, [*TABLE, "--out=out"]], ids=["fuse", "table"])
 @pytest.mark.parametrize("kind", ["files", "run", "corpus"])
 def test_results_go_to_a_folder_of_their_own(
-    command: list[str], kind: str, trained: Path, scores: Path, refused: Refused
+    command: list[str], kind: str, trained: Path, scores: Path, attack: Attack
 ) -> None:
     if kind == "files":
         fill(scores / "there", {"metrics.json": "{}", "scores/eval.csv": "a\n"})
@@ -285,33 +261,33 @@ def test_results_go_to_a_folder_of_their_own(
         fill(scores / "there", {"corpus.json": '{"name": "twin"}\n'})
     words = {"files": "other files (metrics.json, scores)"}
     holds = words | {"run": "a training run", "corpus": "a corpus"}
-    assert f"there holds {holds[kind]}" in refused(*command[:-1], "--out=there")
+    assert f"there holds {holds[kind]}" in attack(*command[:-1], "--out=there")
 
 
-def test_a_file_cannot_tell_table_to_replace(scores: Path, refused: Refused) -> None:
-    (scores / "x.yaml").write_text("out: out\noverwrite: true\n")
-    assert "a file cannot ask to replace" in refused(*TABLE, "--config=x.yaml")
+@pytest.mark.usefixtures("scores")
+def test_a_file_cannot_tell_table_to_replace(configured: Attack) -> None:
+    assert "a file cannot ask to replace" in configured("out: out\noverwrite: true\n", *TABLE)
 
 
 def test_what_a_sweep_types_counts_as_a_file(
-    scores: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    scores: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FROM_FILE, "1")
-    assert "a file cannot ask to replace" in refused(*TABLE, "--out=out", "--overwrite")
+    assert "a file cannot ask to replace" in attack(*TABLE, "--out=out", "--overwrite")
 
 
-def test_fusing_other_scores_needs_a_word(scores: Path, refused: Refused) -> None:
+def test_fusing_other_scores_needs_a_word(scores: Path, attack: Attack) -> None:
     first = {path: content(path) for path in tree(scores / "out")}
     main(FUSE)
     assert {path: content(path) for path in tree(scores / "out")} == first
     main([*FUSE, "--systems=B1"])  # the same scores
-    said = refused(*FUSE, "--eval=others.csv")
+    said = attack(*FUSE, "--eval=others.csv")
     assert "out/scores/eval.csv holds something else, or what was made of other scores" in said
     main([*FUSE, "--eval=others.csv", "--overwrite"])
 
 
-def test_a_transfer_does_not_replace_results_of_a_fusion(scores: Path, refused: Refused) -> None:
-    said = refused("transfer", "--fitted=out", "--scores=eval.csv", "--out=out")
+def test_a_transfer_does_not_replace_results_of_a_fusion(scores: Path, attack: Attack) -> None:
+    said = attack("transfer", "--fitted=out", "--scores=eval.csv", "--out=out")
     assert "out holds results of another command" in said
 
 
@@ -334,32 +310,32 @@ def test_a_report_says_what_is_not_complete(scores: Path) -> None:
 # Corpora, embeddings, bundles
 
 
-def test_a_corpus_goes_to_a_folder_of_its_own(here: Path, refused: Refused) -> None:
+def test_a_corpus_goes_to_a_folder_of_its_own(here: Path, attack: Attack) -> None:
     fill(here / "foreign")
     twin = ["simulate", "--scale=0.005", "--out"]
-    assert "foreign holds other files" in refused(*twin, "foreign")
+    assert "foreign holds other files" in attack(*twin, "foreign")
     main([*twin, "twin"])
     first = tree(here / "twin")
     main([*twin, "twin"])  # the same again
     assert tree(here / "twin") == first
-    assert "twin holds another corpus" in refused(*twin, "twin", "--seed=1")
-    assert "twin holds another corpus" in refused(*twin, "twin", "--scale=0.01")
-    assert "foreign holds other files" in refused("import", "twin", "--out=foreign")
+    assert "twin holds another corpus" in attack(*twin, "twin", "--seed=1")
+    assert "twin holds another corpus" in attack(*twin, "twin", "--scale=0.01")
+    assert "foreign holds other files" in attack("import", "twin", "--out=foreign")
     main(["import", "twin", "--out=stores"])
     main(["import", "twin", "--out=stores"])
     main([*twin, "twin", "--seed=1", "--overwrite"])
-    assert "stores holds another corpus" in refused("import", "twin", "--out=stores")
+    assert "stores holds another corpus" in attack("import", "twin", "--out=stores")
 
 
-def test_a_bundle_is_replaced_on_demand_and_nothing_else(scores: Path, refused: Refused) -> None:
+def test_a_bundle_is_replaced_on_demand_and_nothing_else(scores: Path, attack: Attack) -> None:
     export = ["export", "--fitted=out", "--system=L3", "--out=bundle"]
     main(export)
     first = tree(scores / "bundle")
-    assert "bundle is there already" in refused(*export, "--costs=equal")
+    assert "bundle is there already" in attack(*export, "--costs=equal")
     main([*export, "--costs=equal", "--overwrite"])
     assert tree(scores / "bundle").keys() == first.keys()
     assert tree(scores / "bundle") != first
-    assert "out is there already" in refused(*export[:-1], "--out=out", "--overwrite")
+    assert "out is there already" in attack(*export[:-1], "--out=out", "--overwrite")
     assert not [path for path in scores.iterdir() if path.name.startswith(".")]
 
 

@@ -343,9 +343,8 @@ def test_pipes_in_a_folder_are_not_waited_for(here: Path, attack: Attack) -> Non
     os.close(end)
 
 
-def test_a_name_that_no_folder_can_have(here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text('folder: "a\\0b"\n')
-    attack("init", "--config=x.yaml")
+def test_a_name_that_no_folder_can_have(configured: Attack) -> None:
+    configured('folder: "a\\0b"\n', "init")
 
 
 JOURNALS = {

@@ -124,7 +124,7 @@ def test_streams(name: str, words: list[str], odd: Path) -> None:
 
 
 TRAININGS = {
-    "fit": ["fit", "--data.scale=0.01", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"],
+    "fit": ["fit", "--data.scale=0.01", *SMALL],
     "table": [
         "table",
         "--seeds=1",
@@ -175,13 +175,13 @@ def test_brackets_are_no_markup(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "[bold]x[/bold] :smile:\n"
 
 
-def test_control_characters_from_files(here: Path, attack: Attack) -> None:
-    write_scores(here / "x.csv", toy_scores(90))
+def test_control_characters_from_files(scored: Path, attack: Attack) -> None:
     attack("fuse", "--dev=x.csv", "--eval=x.csv", "--systems=B1", "--out=out", refused=False)
-    write_json(here / "out" / "metrics.json", {"B1": {"corpus": RAW, "eval": {}}})
+    write_json(scored / "out" / "metrics.json", {"B1": {"corpus": RAW, "eval": {}}})
     said = attack("report", "out", "--out=out/y.html", refused=False)
     assert r"a\x1b]0;x\x07\x1b[2J\x9b1m\x0d\u202e\u2028\x7f" in said
-    (here / "x.yaml").write_text(f'trainer: {{callbacks: [{{class_path: "{RAW}"}}]}}\n', "utf-8")
+    text = f'trainer: {{callbacks: [{{class_path: "{RAW}"}}]}}\n'
+    (scored / "x.yaml").write_text(text, "utf-8")
     for words in (["fit", "--config=x.yaml"], ["evaluate", RAW], [RAW], ["fit", f"--{RAW}"]):
         assert not CONTROLS.search(attack(*words))
 
@@ -194,24 +194,22 @@ def test_what_is_shown_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_narrow_terminal_loses_no_number(
-    here: Path, monkeypatch: pytest.MonkeyPatch, attack: Attack
+    scored: Path, monkeypatch: pytest.MonkeyPatch, attack: Attack
 ) -> None:
-    write_scores(here / "x.csv", toy_scores(90))
     monkeypatch.setenv("COLUMNS", "1")
     narrow = attack("evaluate", "x.csv", refused=False)
     monkeypatch.setenv("COLUMNS", "80")
     assert narrow == attack("evaluate", "x.csv", refused=False)
 
 
-def test_quiet(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    write_scores(here / "x.csv", toy_scores(90))
+def test_quiet(scored: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = {
         "evaluate": ["x.csv"],
         "fuse": ["--dev=x.csv", "--eval=x.csv", "--systems=B1", "--out=out"],
         "convert": ["x.csv", "--to=parquet", "--out=x.parquet"],
         "report": ["out"],
         "simulate": ["--out=twin", "--scale=0.005"],
-        "fit": ["--data.scale=0.01", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"],
+        "fit": ["--data.scale=0.01", *SMALL],
     }
     for command, options in words.items():
         main([command, *options, "--quiet"])
