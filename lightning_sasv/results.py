@@ -410,6 +410,12 @@ class Results:
         return list(dict.fromkeys(str(one) for one in found if one != NOT_RECORDED))
 
     @property
+    def about(self) -> str:
+        """The corpora, and whether they are simulated: ``twin (simulated)``."""
+        named = ", ".join(self.corpora) or "corpus not named"
+        return f"{named} (simulated)" if self.simulated else named
+
+    @property
     def seeds(self) -> list[str]:
         """The training seeds that the metrics name."""
         found = [of["seeds"] for _, _, of in blocks(self.metrics)]

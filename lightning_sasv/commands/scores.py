@@ -52,7 +52,7 @@ def fuse(**options: Any) -> None:
         results = evaluation.fuse(**options, tell=print_notes, begin=begin)
     print_results(results.metrics, results.corpus)
     if results.worth is not None:
-        from lightning_sasv.report.worth_text import print_worth
+        from lightning_sasv.report.sections import print_worth
 
         print_worth(results.worth)
     print_written(options["out"])
@@ -81,7 +81,7 @@ def decide(**options: Any) -> None:
 @options_of("evaluation.transfer", typed=DESCRIBED)
 def transfer(**options: Any) -> None:
     """Show what :func:`evaluation.transfer` finds."""
-    from lightning_sasv.report.transfer_text import print_transfer
+    from lightning_sasv.report.sections import print_transfer
 
     with progress() as begin:
         found = evaluation.transfer(**options, tell=print_notes, begin=begin)
@@ -108,8 +108,7 @@ def report(**options: Any) -> None:
 
     results, page, files = write_report(**options)
     if isinstance(results, Results):
-        about = ", ".join(results.corpora) or "corpus not named"
-        about += " (simulated)" if results.simulated else ""
+        about = results.about
     else:
         about = f"{sum(results.trials.values()):,} trials, counted"
     print_note(f"{about}: {page}, {page.stat().st_size / 1e6:.1f} MB")

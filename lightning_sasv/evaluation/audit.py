@@ -28,7 +28,7 @@ from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, percentile_ends
 from lightning_sasv.metrics.registry import Settings, explained
 from lightning_sasv.record import Origin, named_costs
-from lightning_sasv.report.transfer_text import MEASURED, verdict
+from lightning_sasv.report.sections import OF_TRANSFER, verdict
 from lightning_sasv.results import origin_beside
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.columns import PAIR, matrices, of_network
@@ -85,7 +85,7 @@ class Audit:
 
     def values(self, name: str, rows: np.ndarray | None = None, split: str = "eval") -> Any:
         """Measures of a system on some trials of a set; NaN where undefined."""
-        llrs, names = self.systems[name].gives_llrs, list(MEASURED)
+        llrs, names = self.systems[name].gives_llrs, list(OF_TRANSFER)
         labels = self.tables[split].labels()
         kept = slice(None) if rows is None else rows
         pairs = zip(("asv", "cm", "sasv"), self.fused[split][name], strict=True)

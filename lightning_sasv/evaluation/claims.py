@@ -13,9 +13,10 @@ from typing import Any
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.evaluation.recomputing import READ, FilesOfClaims, by_speaker, drawn_by, others
 from lightning_sasv.evaluation.results_table import Results
-from lightning_sasv.files import read_yaml
+from lightning_sasv.files import read_yaml, write_text
 from lightning_sasv.metrics.registry import METRICS, in_unit
-from lightning_sasv.report.results_text import write_page
+from lightning_sasv.places import head, refuse
+from lightning_sasv.terminal import in_a_row
 
 PLAIN = re.compile(r"(?:± ?|[+-])?(?=.{1,20}$)(\d+(\.\d*)?|\.\d+)", re.ASCII)
 """A value as papers print it; ``± 0.23`` is half the length of its 95 % interval."""
@@ -28,6 +29,10 @@ READING = (
 )
 """Options of ``evaluate`` that a claim may set; a convention or costs among them is the named one,
 and no other is tried."""
+HEADINGS = ("system", "metric", "set", "published", "recomputed", "verdict", "what explains it")
+_HEAD = f"| {' | '.join(HEADINGS)} |"
+_HTML = re.compile(r"<(?!https?://[^\s<>]+>)")
+"""Any but addresses, which stand in angle brackets."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +108,8 @@ def referee(
     read = FilesOfClaims(Path(claims).parent if files is None else Path(files), listed)
     verdicts = [_verdict(claim, read, replicates) for claim in listed]
     if markdown is not None:
-        parts = {
-            "Recomputed": [one.row for one in verdicts if not one.is_open],
-            "Not recomputed here": [one.row for one in verdicts if one.is_open],
-        }
         title, about = (str(content.get(name) or "") for name in ("title", "about"))
-        sources = [str(one.claim["source"]) for one in verdicts if one.claim.get("source")]
-        title = title or "Published and recomputed"
-        write_page(markdown, title, about, parts, sources, overwrite)
+        write_page(markdown, title or "Published and recomputed", about, verdicts, overwrite)
     return verdicts
 
 
@@ -245,3 +244,38 @@ def sources_of(verdicts: Sequence[Verdict]) -> list[str]:
             named = f"{one.claim['system']}, {one.claim['metric']}"
             claims.setdefault("; ".join(said), []).append(named)
     return [f"{'; '.join(dict.fromkeys(named))}: {said}" for said, named in claims.items()]
+
+
+def write_page(
+    path: str | Path, title: str, about: str, verdicts: Sequence[Verdict], overwrite: bool = False
+) -> Path:
+    """Write a page of verdicts.
+
+    Args:
+        path: File to write.
+        title: Its heading.
+        about: What stands before the tables.
+        verdicts: What it is of; those that could not be recomputed have a table of their own.
+        overwrite: Replace the file though it holds something else.
+
+    Raises:
+        InputError: The file holds something else.
+    """
+    if not overwrite and Path(path).exists() and _HEAD not in head(Path(path)):
+        refuse(path, "something else than published and recomputed values", "another --markdown")
+    lines = [f"# {_one_line(title)}", "", *_HTML.sub("&lt;", about).strip().splitlines()]
+    for heading, is_open in {"Recomputed": False, "Not recomputed here": True}.items():
+        rows = [one.row for one in verdicts if one.is_open is is_open]
+        if rows:
+            lines += ["", f"## {heading}", "", _HEAD, "|---" * len(HEADINGS) + "|"]
+            lines += [f"| {' | '.join(map(_one_line, row))} |" for row in rows]
+    sources = (one.claim.get("source") for one in verdicts)
+    listed = [f"- {_one_line(str(source))}" for source in dict.fromkeys(filter(None, sources))]
+    if listed:
+        lines += ["", "## Sources", "", *listed]
+    return write_text(path, "\n".join(lines) + "\n")
+
+
+def _one_line(text: str) -> str:
+    """Text that ends neither a cell nor a line, and holds no HTML."""
+    return in_a_row(_HTML.sub("&lt;", text))

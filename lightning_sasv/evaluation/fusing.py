@@ -19,7 +19,7 @@ from lightning_sasv.metrics.intervals import check_replicates
 from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.places import FUSED, check_folder
 from lightning_sasv.record import Origin, Trials
-from lightning_sasv.report.worth_text import WORTH_FILE
+from lightning_sasv.report.sections import WORTH_FILE
 from lightning_sasv.results import (
     METRICS_FILE,
     PREFIX,

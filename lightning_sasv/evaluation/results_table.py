@@ -246,18 +246,18 @@ class Results:
 
     def to_markdown(self) -> str:
         """The main metrics as a table of Markdown, a row for each system."""
-        from lightning_sasv.report.results_text import as_markdown
+        from lightning_sasv.report.formats import as_markdown
 
         return as_markdown(self)
 
     def to_latex(self) -> str:
         """The same as a table of LaTeX (booktabs), with costs, convention and method below."""
-        from lightning_sasv.report.results_text import as_latex
+        from lightning_sasv.report.formats import as_latex
 
         return as_latex(self)
 
     def _repr_html_(self) -> str:
-        from lightning_sasv.report.results_text import as_html
+        from lightning_sasv.report.formats import as_html
 
         return as_html(self)
 

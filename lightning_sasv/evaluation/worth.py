@@ -18,7 +18,7 @@ from lightning_sasv.fusion.choice import folds_of
 from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, Resampled
 from lightning_sasv.metrics.registry import METRICS, Settings, in_unit, number
-from lightning_sasv.report.worth_text import MEASURED
+from lightning_sasv.report.sections import OF_WORTH
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.columns import PAIR, matrices
 from lightning_sasv.trials import SPLITS, FusedScores
@@ -185,7 +185,7 @@ def _compared(
         column: dict(zip(("asv", "cm", "sasv"), one, strict=True)) for column, one in fused.items()
     }
     groups = (table.text("speaker"),) if n else None
-    names = dict.fromkeys(systems, MEASURED)
+    names = dict.fromkeys(systems, OF_WORTH)
     drawn = resample(systems, table.labels(), names, groups, n, settings=settings)
     return {
         column: {metric: _entry(one, drawn[""].get(metric), column) for metric, one in own.items()}
@@ -209,7 +209,7 @@ def _called_out(rows: Sequence[Without]) -> list[str]:
     said = []
     for row in rows:
         sets = [row.sets.get(split, {}) for split in SPLITS]
-        for metric in MEASURED if row.column else ():
+        for metric in OF_WORTH if row.column else ():
             dev, other = (one.get(metric, {}) for one in sets)
             if dev.get("difference", 0) > 0 > other.get("difference", 0):
                 said.append(

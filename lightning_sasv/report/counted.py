@@ -29,6 +29,7 @@ from lightning_sasv.report.curves import DET_LIMITS, thinned
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, page_part
 from lightning_sasv.report.drawing import check_files, draw, draw_files, look, require_matplotlib
 from lightning_sasv.report.figures import DET_TICKS, WORDS
+from lightning_sasv.report.formats import html_table
 from lightning_sasv.report.html import palette
 from lightning_sasv.trials import TASKS
 
@@ -100,16 +101,14 @@ def _page(
     """The page as text; it asks for nothing from the network, and has no script."""
     trials = ", ".join(f"{number:,} {name}" for name, number in counts.trials.items())
     intervals, drawn = _intervals(counts, replicates)
-    sources = "".join(
-        f"<tr><td>{escape(one.name)}</td><td>{one.rows:,}</td></tr>" for one in counts.sources
-    )
+    sources = [[one.name, f"{one.rows:,}"] for one in counts.sources]
     parts = [
         f"<h1>{escape(path.name)}</h1><p>{trials} trials, counted. low…high: bounds, where counts "
         f"do not tell the value.{escape(drawn)}</p>",
-        _table(["metric", "value", "95 % interval"], _rows(counts.metrics(), intervals)),
+        html_table(["metric", "value", "95 % interval"], _rows(counts.metrics(), intervals)),
         *(_attacks(counts)),
         *(f"<h2>{escape(one.title)}</h2><figure>{_svg(one)}</figure>" for one in figures),
-        f"<h2>What was counted</h2><table><tr><th>source</th><th>trials</th></tr>{sources}</table>",
+        f"<h2>What was counted</h2>{html_table(['source', 'trials'], sources)}",
         f"<footer>lightning-sasv {__version__}</footer>",
     ]
     return (
@@ -158,13 +157,8 @@ def _attacks(counts: Counts) -> list[str]:
         [group, *(bounded_text(name, own[name]) if name in own else "" for name in names)]
         for group, own in groups.items()
     ]
-    return [f"<h2>By attack</h2>{_table(['attack', *(METRICS[n].title() for n in names)], rows)}"]
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{escape(head)}</th>" for head in heads)
-    cells = (f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{top}</tr>{''.join(cells)}</table>"
+    heads = ["attack", *(METRICS[name].title() for name in names)]
+    return [f"<h2>By attack</h2>{html_table(heads, rows)}"]
 
 
 def _svg(figure: Figure) -> str:

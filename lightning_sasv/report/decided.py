@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.conformal import LEVEL, Measured, measure, outside_in_words
 from lightning_sasv.metrics_file import blocks
 from lightning_sasv.report.draws import settings_of
+from lightning_sasv.report.formats import folded, html_table
 from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, Scores, TrialClass
 
@@ -125,12 +125,15 @@ def decided_section(results: Results) -> str:
     settings = next((one for one in known if one is not None), None)
     if settings is None:
         return ""
-    rows, priced = [], list[str]()
+    rows, priced = [], []
     for name, system in results.systems.items():
         own = (system, results.scores, settings.costs, results.dev)
         if system.gives_llrs and (one := decided(*own)) is not None:
-            rows.append(_row(name, one))
-            priced += [_priced_row(name, each) for each in one.priced]
+            rows.append(_cells(name, one))
+            priced += [
+                [name, f"{each.price:g}", *_percent(each.unsure), f"{each.cost:.4f}"]
+                for each in one.priced
+            ]
     unsure = [f"unsure {code}s" for code in CLASS_ORDER]
     heads = ["system", "inversions", "policy a-DCF"]
     heads += [*unsure, "accepted spoofs caught", "a-DCF then"]
@@ -145,34 +148,18 @@ def decided_section(results: Results) -> str:
         "shows in the cost, which has c_abstain for each unsure trial, over the usual normaliser."
     )
     at_prices = ["system", "c_abstain", *unsure, "policy a-DCF"]
-    parts = [f"<p>{how}</p>{_table('Decisions', heads, rows)}"] if rows else []
-    parts += [f"<p>{price}</p>{_table('At a price', at_prices, priced)}"] if priced else []
-    summary = "<summary>Decisions: inversions, and what is left open</summary>"
-    return f"<details>{summary}{''.join(parts)}</details>" if parts else ""
+    parts = [f"<p>{how}</p>{html_table(heads, rows, 'Decisions')}"] if rows else []
+    parts += [f"<p>{price}</p>{html_table(at_prices, priced, 'At a price')}"] if priced else []
+    title = "Decisions: inversions, and what is left open"
+    return folded(title, "".join(parts)) if parts else ""
 
 
-def _table(name: str, heads: Sequence[str], rows: Sequence[str]) -> str:
-    return (
-        f'<div class="scroll"><table aria-label="{name}"><thead><tr>'
-        f"{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{''.join(rows)}"
-        "</tbody></table></div>"
-    )
-
-
-def _row(name: str, one: Decided) -> str:
+def _cells(name: str, one: Decided) -> list[str]:
     shares = ["–"] * 3 if one.unsure is None else _percent(one.unsure)
     caught = "–" if one.caught is None else f"{100 * one.caught:.0f} %"
-    cells = [f"{one.inversions:,}", f"{one.cost[0]:.4f}", *shares, caught, f"{one.cost[1]:.4f}"]
-    return _cells(name, cells)
-
-
-def _priced_row(name: str, one: Priced) -> str:
-    return _cells(name, [f"{one.price:g}", *_percent(one.unsure), f"{one.cost:.4f}"])
+    costs = [f"{cost:.4f}" for cost in one.cost]
+    return [name, f"{one.inversions:,}", costs[0], *shares, caught, costs[1]]
 
 
 def _percent(shares: Sequence[float]) -> list[str]:
     return [f"{100 * share:.2f} %" for share in shares]
-
-
-def _cells(name: str, cells: Sequence[str]) -> str:
-    return f"<tr><td>{escape(name)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

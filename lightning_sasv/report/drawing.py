@@ -45,8 +45,7 @@ def write_figures(folder: str | Path, figures: Sequence[Figure], results: Result
     Raises:
         InputError: matplotlib is not installed, or the folder cannot be written to.
     """
-    corpus = ", ".join(results.corpora) or "corpus not named"
-    note = f"{corpus}{' (simulated)' if results.simulated else ''}, {results.split}"
+    note = f"{results.about}, {results.split}"
     return draw_files(folder, figures, note, stamp("report", results.folder))
 
 

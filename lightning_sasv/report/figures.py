@@ -24,7 +24,7 @@ from lightning_sasv.report.description import Axis, Figure, Panel, Series, share
 from lightning_sasv.report.differences import forest, speakers
 from lightning_sasv.report.draws import few_speakers, known_factors
 from lightning_sasv.report.operating import operating_points
-from lightning_sasv.report.transfer_text import label_budget
+from lightning_sasv.report.sections import label_budget
 from lightning_sasv.scores.layouts import is_fusible
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 

@@ -25,15 +25,17 @@ from lightning_sasv.report.curves import Material
 from lightning_sasv.report.decided import decided_section
 from lightning_sasv.report.description import Figure, page_part, shared
 from lightning_sasv.report.figures import SAMPLE, WORDS
+from lightning_sasv.report.formats import folded
 from lightning_sasv.report.html_tables import Shown
 from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
-from lightning_sasv.report.transfer_text import transfer_section
-from lightning_sasv.report.worth_text import worth_section
+from lightning_sasv.report.sections import transfer_section, worth_section
 from lightning_sasv.results import Results
 from lightning_sasv.scores.table import from_scores
 
 SCRIPTS = ("svg", "data", "planes", "painter", "whatif", "panel", "main")
+NAMED = 4
+"""Systems that the heading names at most."""
 
 
 def render_page(
@@ -63,7 +65,7 @@ def render_page(
     counts = {"embedded": sum(data["trials"]["sizes"]), "all": sum(data["sizes"])}
     counts |= {"split": escape(results.split)}
     return Template(template).substitute(
-        heading=escape(name),
+        heading=escape(_heading(results)),
         stamp=stamp("report", results.folder),
         scores=" ".join(f"{split}:{digest}" for split, digest in results.digests.items()),
         policy=_policy(script),
@@ -94,6 +96,13 @@ def render_page(
         data=as_json(data),
         script=script,
     )
+
+
+def _heading(results: Results) -> str:
+    """``L3c on twin (simulated)``; many systems by their number."""
+    names = list(results.fused)
+    systems = ", ".join(names) if len(names) <= NAMED else f"{len(names)} systems"
+    return f"{systems} on {results.about}" if results.corpora else systems
 
 
 def as_json(data: Mapping[str, Any]) -> str:
@@ -131,7 +140,7 @@ def _policy(script: str) -> str:
 
 def _section(figure: Figure, table: str) -> str:
     """The place of a figure that the template does not name: the chosen panel, or all of them."""
-    name = escape(figure.name, quote=True)
+    name = escape(figure.name)
     chosen = len(figure.panels) == 1 or any(panel.of for panel in figure.panels)
     place = 'class="plot-host" data-figure' if chosen else 'class="panels" data-grid'
     chips = f'<div class="chips" data-chips="{name}" role="radiogroup"></div>'
@@ -149,7 +158,7 @@ def _seeds(own: Path, pages: Mapping[Path, Path]) -> str:
         return ""
     options = []
     for folder, page in pages.items():
-        place = escape(Path(os.path.relpath(page, pages[own].parent)).as_posix(), quote=True)
+        place = escape(Path(os.path.relpath(page, pages[own].parent)).as_posix())
         chosen = " selected" if folder == own else ""
         name = folder.name.removeprefix("seed")
         options.append(f'<option value="{place}"{chosen}>{escape(name)}</option>')
@@ -207,7 +216,7 @@ def _tables(results: Results, material: Material) -> str:
     for title, (metrics, split) in others.items():
         if any(values_in(metrics.get(name, {}), split) for name in shown.names):
             table = html_tables.metrics_table(Shown(metrics, split, shown.names))
-            parts.append(f"<details><summary>{escape(title)}</summary>{table}</details>")
+            parts.append(folded(title, table))
     parts += [html_tables.of_table(results), html_tables.fitted_table(results)]
     parts.append(decided_section(results))
     parts += [worth_section(results.source), transfer_section(results.source)]

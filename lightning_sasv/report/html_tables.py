@@ -1,4 +1,4 @@
-"""Tables of the page as HTML text. Everything that comes from files is escaped here."""
+"""Tables of the page as HTML text. Everything that comes from files is escaped."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from lightning_sasv.metrics.registry import (
 from lightning_sasv.metrics_file import Metrics, blocks, costs_in, pairs_in, values_in
 from lightning_sasv.record import NOT_RECORDED, set_title, share_words
 from lightning_sasv.report.description import Figure, Panel
+from lightning_sasv.report.formats import Html, folded, html_cells, html_table, sentence
 from lightning_sasv.report.sure import Sure, how
 from lightning_sasv.report.table1 import PAPER, beside_paper
 from lightning_sasv.report.tables import COST_WORDS
@@ -31,22 +32,9 @@ from lightning_sasv.results import Results, value_of, warnings_of
 _UNITS = {"rate": ", %", "bits": ", bit"}
 
 
-def _table(heads: str, rows: Iterable[str], label: str = "") -> str:
-    named = f' aria-label="{escape(label, quote=True)}"' if label else ""
-    return (
-        f'<div class="scroll"><table{named}><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _row(system: str, cells: Iterable[str], doubtful: bool = False) -> str:
-    label = escape(system, quote=True)
-    shown = escape(marked(system, doubtful), quote=True)
-    return f'<tr data-system="{label}"><td>{shown}</td>{"".join(cells)}</tr>'
-
-
-def _shaded(text: str, heat: float) -> str:
-    return f'<td class="heat" style="--h:{heat:.3f}">{text}</td>'
+def _row(system: str, cells: Iterable[str], doubtful: bool = False) -> Html:
+    label, shown = escape(system), marked(system, doubtful)
+    return Html(f'<tr data-system="{label}">{html_cells([shown, *cells])}</tr>')
 
 
 def _heat(metric: Metric, value: float, column: Sequence[float]) -> float:
@@ -116,8 +104,7 @@ def metrics_table(shown: Shown) -> str:
     first = [metric for metric in there if metric not in costs]
     parts = [_lead(lead), _metrics_rows(shown, first, _more_columns(shown), "Metrics")]
     if costs:
-        words = COST_WORDS[0].upper() + COST_WORDS[1:]
-        parts.append(_lead(f"a-DCF with the costs {shown.costs}. {words}."))
+        parts.append(_lead(f"a-DCF with the costs {shown.costs}. {sentence(COST_WORDS)}"))
         parts.append(_metrics_rows(shown, costs, {}, "Costs"))
     return "".join(parts)
 
@@ -132,13 +119,13 @@ def _metrics_rows(
     """A table of some metrics; other columns stand behind the first."""
     warnings, body = warnings_of(shown.metrics), []
     for name in shown.names:
-        cells = [_metric_cell(metric, name, shown) for metric in columns]
-        cells[1:1] = [f"<td>{column[name]}</td>" for column in more.values()]
+        cells: list[str] = [_metric_cell(metric, name, shown) for metric in columns]
+        cells[1:1] = [column[name] for column in more.values()]
         body.append(_row(name, cells, is_doubtful(warnings.get(name, []))))
         body += _paper_row(name, shown, columns, len(more))
-    heads = [_heading(metric, shown.costs) for metric in columns]
-    heads[1:1] = [f"<th>{heading}</th>" for heading in more]
-    return _table(f"<th>system</th>{''.join(heads)}", body, f"{title} on {shown.split}")
+    heads: list[str] = [_heading(metric, shown.costs) for metric in columns]
+    heads[1:1] = more
+    return html_table(["system", *heads], body, f"{title} on {shown.split}")
 
 
 def _more_columns(shown: Shown) -> dict[str, dict[str, str]]:
@@ -146,21 +133,21 @@ def _more_columns(shown: Shown) -> dict[str, dict[str, str]]:
     found = {"of the SASV-EER, logarithmic": _whiskers(shown)}
     letters = shown.sure.letters.get("sasv_eer")
     if letters:
-        found["letters"] = {name: escape(letters.get(name, "")) for name in shown.names}
+        found["letters"] = {name: letters.get(name, "") for name in shown.names}
     if shown.sure.intervals:
         shares = {name: share_words(shown.about(name, "of")) for name in shown.names}
         found["misses of one speaker, at most"] = shares if any(shares.values()) else {}
     return {title: cells for title, cells in found.items() if cells}
 
 
-def _paper_row(name: str, shown: Shown, columns: Sequence[Metric], more: int) -> list[str]:
+def _paper_row(name: str, shown: Shown, columns: Sequence[Metric], more: int) -> list[Html]:
     """The paper's values below those of a system, where they belong."""
     known = PAPER.get(name, {}) if shown.paper and beside_paper(shown.about(name, "of")) else {}
     if not any(metric.name in known for metric in columns):
         return []
     cells = [f"{known[m.name]:.2f}" if m.name in known else "" for m in columns]
     cells[1:1] = [""] * more
-    return [f'<tr class="paper"><td>(paper)</td>{"".join(f"<td>{c}</td>" for c in cells)}</tr>']
+    return [Html(f'<tr class="paper">{html_cells(["(paper)", *cells])}</tr>')]
 
 
 def _said_of_seeds(shown: Shown) -> list[str]:
@@ -173,7 +160,7 @@ def _said_of_seeds(shown: Shown) -> list[str]:
     against = shown.sure.against("sasv_eer")
     own = [one.verdict for one in against if one.verdict.startswith("all ")]
     words = mean + both if seeds > 1 else "One seed."
-    return [words, *(f"{text[0].upper()}{text[1:]}." for text in own)]
+    return [words, *map(sentence, own)]
 
 
 def _said(sure: Sure) -> list[str]:
@@ -181,8 +168,7 @@ def _said(sure: Sure) -> list[str]:
     caption = [f"Below a value its 95 % interval ({sure.caption})."] if sure.caption else []
     if sure.letters:
         caption.append("Systems that share a letter are not told apart in the SASV-EER.")
-    notes = (f"{note[0].upper()}{note[1:].rstrip('.')}." for note in sure.notes)
-    return [*caption, *notes]
+    return [*caption, *map(sentence, sure.notes)]
 
 
 def _said_of_marks(shown: Shown) -> list[str]:
@@ -203,11 +189,11 @@ def _said_of_marks(shown: Shown) -> list[str]:
     return lines
 
 
-def _heading(metric: Metric, costs: str) -> str:
+def _heading(metric: Metric, costs: str) -> Html:
     cost = metric.unit == "cost"
     title = metric.spoken + _UNITS.get(metric.unit, "") + (f", {_named(costs)}" if cost else "")
     meaning = metric.meaning + (f", costs {costs}" if cost else "")
-    return f'<th title="{escape(meaning)}">{escape(title)}</th>'
+    return Html(f'<th title="{escape(meaning)}">{escape(title)}</th>')
 
 
 def _named(costs: str) -> str:
@@ -215,7 +201,7 @@ def _named(costs: str) -> str:
     return "own costs" if costs.startswith("own:") else f"costs {costs}"
 
 
-def _metric_cell(metric: Metric, name: str, shown: Shown) -> str:
+def _metric_cell(metric: Metric, name: str, shown: Shown) -> Html:
     """Value, spread and interval; underlined or shaded as the comparisons allow."""
     value = value_of(shown.values(name), metric.name)
     text = metric.text(value, ON_PAGE)
@@ -231,11 +217,15 @@ def _metric_cell(metric: Metric, name: str, shown: Shown) -> str:
         values = ", ".join(metric.text(value_of(one, metric.name), ON_PAGE) for one in both)
         text += f"<small>({values})</small>" if math.isfinite(value) else ""
     if name in sure.marked(metric.name):
-        return f'<td class="best"{title}>{text}</td>'
+        return Html(f'<td class="best"{title}>{text}</td>')
     if name in sure.apart(metric.name) and math.isfinite(value):
         heat = _heat(metric, value, list(shown.column(metric.name).values()))
-        return f'<td class="heat" style="--h:{heat:.3f}"{title}>{text}</td>'
-    return f"<td{title}>{text}</td>"
+        return _shaded(text, heat, title)
+    return Html(f"<td{title}>{text}</td>")
+
+
+def _shaded(text: str, heat: float, title: str = "") -> Html:
+    return Html(f'<td class="heat" style="--h:{heat:.3f}"{title}>{text}</td>')
 
 
 def ends_text(metric: Metric, ends: Mapping[str, Any]) -> str:
@@ -253,17 +243,17 @@ def _whiskers(shown: Shown) -> dict[str, str]:
     if not ends or not known:
         return {}
     return {
-        name: "" if one is None else _whisker(one, values[name], (min(known), max(known)))
+        name: Html(f"<td>{'' if one is None else _whisker(one, values[name], known)}</td>")
         for name, one in found.items()
     }
 
 
-def _whisker(ends: Mapping[str, Any], value: float, axis: tuple[float, float]) -> str:
-    """A line from end to end with a dot at the value, on a logarithmic axis."""
-    span = math.log(axis[1] / axis[0]) or 1.0
+def _whisker(ends: Mapping[str, Any], value: float, known: Sequence[float]) -> str:
+    """A line from end to end with a dot at the value, on a logarithmic axis of known values."""
+    first = min(known)
+    span = math.log(max(known) / first) or 1.0
     low, at, high = (
-        4 + 112 * math.log(max(v, axis[0]) / axis[0]) / span
-        for v in (ends["low"], value, ends["high"])
+        4 + 112 * math.log(max(v, first) / first) / span for v in (ends["low"], value, ends["high"])
     )
     return (
         '<svg class="whisker" viewBox="0 0 120 12" aria-hidden="true">'
@@ -279,19 +269,16 @@ def tandem_table(shown: Shown) -> str:
             number(value_of(values, f"t_eer_{fact}"), "score", ON_PAGE)
             for fact in ("asv_threshold", "cm_threshold", "residual")
         ]
-        cells = "".join(f"<td>{text}</td>" for text in (entry.shown(values, ON_PAGE), *facts))
-        rows.append(f"<tr><td>{escape(', '.join(names))}</td>{cells}</tr>")
+        rows.append([", ".join(names), entry.shown(values, ON_PAGE), *facts])
     heads = ("pair of", "t-EER, %", "ASV threshold", "CM threshold", "residual")
-    head = "".join(f"<th>{text}</th>" for text in heads)
-    return _table(head, rows, "t-EER of the pairs") if rows else ""
+    return html_table(heads, rows, "t-EER of the pairs") if rows else ""
 
 
 def fitted_table(results: Results) -> str:
     """The ρ of each fitted system that has one."""
     found = {name: system.rho for name, system in results.systems.items()}
-    rows = [_row(name, [f"<td>{rho:.4f}</td>"]) for name, rho in found.items() if rho is not None]
-    table = _table("<th>system</th><th>ρ</th>", rows, "Fitted values")
-    return f"<details><summary>Fitted: ρ</summary>{table}</details>" if rows else ""
+    rows = [_row(name, [f"{rho:.4f}"]) for name, rho in found.items() if rho is not None]
+    return folded("Fitted: ρ", html_table(["system", "ρ"], rows, "Fitted values")) if rows else ""
 
 
 def best_systems(shown: Shown) -> str:
@@ -320,7 +307,7 @@ def _card(metric: Metric, shown: Shown) -> str:
     ends = shown.sure.intervals.get(best, {}).get(metric.name)
     if ends:
         known = [v for v in (*here.values(), ends["low"], ends["high"]) if v > 0]
-        whisker = _whisker(ends, here[best], (min(known), max(known))) if known else ""
+        whisker = _whisker(ends, here[best], known) if known else ""
     interval = f" <small>{ends_text(metric, ends)}</small>" if ends else ""
     return (
         f'<div class="card"><span>{escape(metric.spoken)}{at}, {escape(shown.split)}, {chosen}'
@@ -357,11 +344,11 @@ def of_table(results: Results) -> str:
     fields = {field: words_of(results, field) for field in _SHOWN_OF}
     fields["seeds"] = fields["seeds"].replace(",", "")
     rows = [
-        f'<tr><td>{_NAMES.get(field, field)}</td><td class="words">{escape(words)}</td></tr>'
+        [_NAMES.get(field, field), Html(f'<td class="words">{escape(words)}</td>')]
         for field, words in fields.items()
     ]
-    table = _table("<th>field</th><th>content</th>", rows, "What these numbers are of")
-    return f"<details><summary>What these numbers are of</summary>{table}</details>"
+    title = "What these numbers are of"
+    return folded(title, html_table(["field", "content"], rows, title))
 
 
 def cells_table(figure: Figure) -> str:
@@ -380,11 +367,10 @@ def _cells(panel: Panel, values: np.ndarray) -> str:
         _row(name, map(_shaded, [f"{value:.2f}" for value in values[k]], heat[k]))
         for k, (_, name) in enumerate(panel.y.ticks or ())
     ]
-    names = ("system", *(name for _, name in panel.x.ticks or ()))
-    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+    heads = ["system", *(name for _, name in panel.x.ticks or ())]
     return (
-        f'<div class="keep"><h3>{escape(panel.title, quote=True)}</h3>'
-        f'<p class="small lead">{escape(panel.caption)}</p>{_table(heads, body, panel.title)}</div>'
+        f'<div class="keep"><h3>{escape(panel.title)}</h3>{_lead(panel.caption)}'
+        f"{html_table(heads, body, panel.title)}</div>"
     )
 
 
@@ -400,14 +386,8 @@ def markdown_table(text: str) -> str:
                 rows.append(cells)
             continue
         if rows:
-            parts.append(_plain_table(rows))
+            parts.append(html_table(rows[0], rows[1:]))
             rows = []
         if stripped:
             parts.append(f'<p class="small">{escape(stripped.lstrip("#-* "))}</p>')
     return "".join(parts)
-
-
-def _plain_table(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = ([escape(cell) for cell in row] for row in rows)
-    lines = ("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in body)
-    return _table("".join(f"<th>{cell}</th>" for cell in head), lines)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from lightning_sasv.metrics.registry import (
 from lightning_sasv.metrics_file import Metrics, costs_in, of_in
 from lightning_sasv.record import NOT_RECORDED
 from lightning_sasv.report.draws import OVER_SEEDS, Draws
+from lightning_sasv.report.formats import in_one_line, latex, latex_heading, latex_text, markdown
 from lightning_sasv.report.sure import Sure, judge
 from lightning_sasv.report.table1 import (
     Cell,
@@ -40,7 +40,6 @@ from lightning_sasv.report.table1 import (
 )
 from lightning_sasv.report.tables import make_table
 from lightning_sasv.results import warnings_of, write_tables
-from lightning_sasv.terminal import clean
 from lightning_sasv.trials import TWIN
 
 TABLE: Decimals = BRIEF
@@ -116,22 +115,13 @@ def as_markdown(table: Table1) -> str:
     """The table as Markdown; t-EERs of pairs and remarks below."""
     columns = _columns(table.rows)
     headings = [*_first(table.rows), *(_heading(METRICS[name]) for name in columns)]
-    parts = [_markdown(headings, _lines(table.rows, columns))]
+    parts = [markdown(headings, _lines(table.rows, columns))]
     if table.pairs:
-        parts += [f"{PAIRS}:\n", _markdown(["pair of", "t-EER %", "paper"], table.pairs)]
-    return "\n".join([*parts, *(f"- {_line(remark)}" for remark in table.remarks)]) + "\n"
-
-
-def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+        parts += [f"{PAIRS}:\n", markdown(["pair of", "t-EER %", "paper"], table.pairs)]
+    return "\n".join([*parts, *(f"- {in_one_line(remark)}" for remark in table.remarks)]) + "\n"
 
 
 PAIRS = "t-EER of the pairs of scores, whatever rule fuses them; mean over seeds"
-
-
-def _line(text: str) -> str:
-    return clean(" ".join(text.split()))
 
 
 _ENDS = ("method", "drawn", "replicates", "seeds", "speakers")
@@ -161,51 +151,16 @@ def as_csv(
     return text.getvalue()
 
 
-_LATEX_CHARACTERS = {
-    "\\": r"\textbackslash{}",
-    **{sign: "\\" + sign for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "−": "$-$",
-    "π": r"$\pi$",
-    "ρ": r"$\rho$",
-    "–": "--",
-}
-
-
-def latex_text(text: str) -> str:
-    r"""Text that LaTeX sets as it stands, on one line, whatever characters are in it.
-
-    Example:
-        >>> print(latex_text("95 % of my_corpus, +0.1"))
-        95 \% of my\_corpus, $+$0.1
-    """
-    shown = "".join(_LATEX_CHARACTERS.get(sign, sign) for sign in _line(text))
-    return re.sub(r"(?<= )([+-])(?=\d)", r"$\1$", shown)
-
-
-def latex_heading(metric: Metric) -> str:
-    """Heading of a column in LaTeX."""
-    return (metric.latex or latex_text(metric.heading)) + (r" \%" if metric.unit == "rate" else "")
-
-
 def as_latex(table: Table1) -> str:
     """The table as a LaTeX tabular (booktabs): below each system the paper's line, then notes."""
     rows, columns = table.rows, _columns(table.rows)
     headings = [*_first(rows), *(latex_heading(METRICS[name]) for name in columns)]
-    width = len(headings)
-    lines = [r"% needs \usepackage{booktabs}", r"\begin{tabular}{l" + "r" * (width - 1) + "}"]
-    lines += [r"\toprule", " & ".join(headings) + r" \\", r"\midrule"]
-    lines += [" & ".join(map(latex_text, line)) + r" \\" for line in _lines(rows, columns)]
-    lines.append(r"\bottomrule")
-    for remark in (*_pair_text(table.pairs), *table.remarks):
-        note = rf"\footnotesize {latex_text(remark)}"
-        lines.append(rf"\multicolumn{{{width}}}{{p{{0.9\linewidth}}}}{{{note}}} \\")
-    return "\n".join([*lines, r"\end{tabular}"]) + "\n"
+    across = rf"\multicolumn{{{len(headings)}}}{{p{{0.9\linewidth}}}}"
+    remarks = (*_pair_text(table.pairs), *table.remarks)
+    notes = [rf"{across}{{\footnotesize {latex_text(remark)}}} \\" for remark in remarks]
+    cells = (map(latex_text, line) for line in _lines(rows, columns))
+    lines = [r"% needs \usepackage{booktabs}", *latex(headings, cells, *notes)]
+    return "\n".join(lines) + "\n"
 
 
 def _pair_text(pairs: Sequence[tuple[str, str, str]]) -> list[str]:

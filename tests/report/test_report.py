@@ -187,6 +187,24 @@ def test_the_twin_is_called_simulated(tmp_path: Path) -> None:
     assert "imulated data" not in other
 
 
+@pytest.mark.parametrize(
+    ("systems", "corpus", "heading"),
+    [
+        (("L3c",), "twin", "L3c on twin (simulated)"),
+        (("B1", "L3c"), "SASV <2022>", "B1, L3c on SASV &lt;2022&gt;"),
+        (("B1", "B1c", "L2", "L2c", "L3"), "mine", "5 systems on mine"),
+    ],
+)
+def test_the_heading_names_systems_and_corpus(
+    tmp_path: Path, systems: tuple[str, ...], corpus: str, heading: str
+) -> None:
+    """And not the folder, which training calls ``version_0``."""
+    page = render_page(read_results(write_folder(tmp_path / "version_0", systems, corpus)))
+    assert f"<title>SASV report: {heading}</title>" in page
+    assert f"<h1>{heading}</h1>" in page
+    assert "from version_0, eval set" in page
+
+
 def test_a_parent_of_seeds_shows_the_first_and_the_table(tmp_path: Path) -> None:
     for seed in (10, 9):
         write_folder(tmp_path / f"seed{seed}", ("L3c",), seeds=(seed,))
@@ -236,6 +254,7 @@ def test_without_fitted_systems_the_rest_is_shown(tmp_path: Path) -> None:
     assert 'id="whatif"' not in page
     assert 'data-figure="det"' in page
     assert "not named in metrics.json" in page
+    assert "<h1>B1, L3c</h1>" in page
     assert f"{100 * embedded(page)['systems'][1]['eer']:.2f}</td>" in page
     with look():
         drawn = {figure.name for figure in describe(Material.of(results)) if draw(figure)}

@@ -1,8 +1,12 @@
-"""What a transfer costs, as ``transfer.json`` of a folder has it: tables, a section, a figure."""
+"""What commands wrote beside results, on the terminal and as sections of the page.
+
+``worth.json`` says what each score is worth, ``transfer.json`` what a transfer costs, which has a
+figure, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +14,20 @@ from typing import TYPE_CHECKING, Any
 from lightning_sasv.console import Terminal
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json
-from lightning_sasv.metrics.registry import BRIEF, METRICS, in_unit, number
+from lightning_sasv.metrics.registry import BRIEF, METRICS, UNDEFINED, Metric, in_unit, number
 from lightning_sasv.record import costs_words
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
+from lightning_sasv.report.formats import folded, html_table
 from lightning_sasv.report.tables import make_table
+from lightning_sasv.trials import SPLITS
 
 if TYPE_CHECKING:
     from lightning_sasv.report.curves import Material
 
-TRANSFER_FILE = "transfer.json"
+WORTH_FILE, TRANSFER_FILE = "worth.json", "transfer.json"
+OF_WORTH = ("sasv_eer", "cllr", "policy_a_dcf")
+"""Metrics that say what a score is worth."""
+_WHERE = {"dev": "dev, held out by speaker", "eval": "eval"}
 _HEADS = {
     "sasv_eer": "SASV-EER %",
     "hter": "HTER %",
@@ -31,7 +40,8 @@ _HEADS = {
     "cllr_min": "min",
     "cllr_calib": "calib",
 }
-MEASURED = tuple(_HEADS)
+OF_TRANSFER = tuple(_HEADS)
+"""Metrics that say what a transfer costs."""
 _DECIMALS = {**BRIEF, "rate": 3, "bits": 3, "cost": 4}
 _TIMES = 6
 """How much of what the carried system costs the figure shows at most."""
@@ -41,8 +51,101 @@ _BUDGET = {"hter": "HTER", "a_dcf": "a-DCF", "cllr": "Cllr"}
 _UNITS: dict[str, Any] = {"hter": "rate", "a_dcf": "cost", "cllr": "bits"}
 _STYLES = {"threshold": "first", "shift": "third", "scale": "best", "fusion": "system3"}
 
+Content = Mapping[str, Any]
+"""What a command wrote."""
 
-def verdict(entry: Mapping[str, Any], speakers: int | None) -> str:
+
+def _read(path: Path, command: str, *parts: Callable[[Content], Iterable[Any]]) -> Content | None:
+    """What a command wrote, if it did; all parts of it can be shown."""
+    if not path.is_file():
+        return None
+    content = read_json(path)
+    try:
+        for part in parts:
+            list(part(content))
+        return dict(content)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise InputError(f"{path} is damaged; run `lightning {command}` again") from None
+
+
+# What each score is worth
+
+
+def read_worth(folder: Path) -> Content | None:
+    """What ``fuse --worth`` wrote to a folder, if it did."""
+    return _read(folder / WORTH_FILE, "fuse --worth", _without)
+
+
+def _without(content: Content) -> Iterator[tuple[str, list[str]]]:
+    """Column that is left out, and a cell for each metric on each set."""
+    for row in content["rows"]:
+        cells = [
+            _gain(METRICS[name], row["sets"].get(split, {}).get(name))
+            for split in SPLITS
+            for name in OF_WORTH
+        ]
+        yield str(row["column"] or "nothing"), cells
+
+
+def _gain(metric: Metric, entry: Content | None) -> str:
+    """``1.698, +1.091 [0.411, 1.672]``: the value, and what it has more without the column."""
+    if entry is None:
+        return UNDEFINED
+    text = metric.text(entry["value"], _DECIMALS)
+    if "difference" not in entry:
+        return text
+    places = _DECIMALS[metric.unit]
+    gain = f"{in_unit(float(entry['difference']), metric.unit):+.{places}f}"
+    ends = [f"{in_unit(float(entry[k]), metric.unit):.{places}f}" for k in _ENDS if k in entry]
+    return f"{text}, {gain}" + (f" [{', '.join(ends)}]" if ends else "")
+
+
+_ENDS = ("low", "high")
+
+
+def _worth_title(content: Content) -> str:
+    return f"What each score is worth to {content['system']}: each left out in turn"
+
+
+def _worth_heads() -> list[str]:
+    return [METRICS[name].title(" %", narrow=True) for name in OF_WORTH]
+
+
+def print_worth(content: Content) -> None:
+    """Print a table for each set, and what is to be said of it."""
+    console, width = Terminal(wrap=True), len(OF_WORTH)
+    console.print(_worth_title(content))
+    for place, split in enumerate(SPLITS):
+        table = make_table(["left out", "metric"], ["value", "more [95 %]"], title=_WHERE[split])
+        for name, cells in _without(content):
+            own = zip(_worth_heads(), cells[place * width :][:width], strict=True)
+            for row, (head, cell) in enumerate(own):
+                value, _, more = cell.partition(", ")
+                last = row == width - 1
+                table.add_row("" if row else name, head, value, more, end_section=last)
+        console.print(table)
+    for remark in content["remarks"]:
+        console.print(remark)
+
+
+def worth_section(folder: Path) -> str:
+    """The section of the page; empty where nothing was written of it."""
+    content = read_worth(folder)
+    if content is None:
+        return ""
+    heads = ["left out", *(f"{split} {head}" for split in SPLITS for head in _worth_heads())]
+    rows = [[name, *cells] for name, cells in _without(content)]
+    said = "".join(f"<p>{escape(str(one))}</p>" for one in content["remarks"])
+    how = "Values, and in brackets the 95 % interval of what they have more without the column, on "
+    how += f"the same drawn speakers. Dev is {_WHERE['dev'].partition(', ')[2]}."
+    table = html_table(heads, rows, "What each score is worth")
+    return f"<h2>{escape(_worth_title(content))}</h2><p>{how}</p>{said}{table}"
+
+
+# What a transfer costs
+
+
+def verdict(entry: Content, speakers: int | None) -> str:
     """What a transfer loses at the carried thresholds, in words."""
     values, lost = entry["target"], entry["lost"]
     base = (
@@ -73,36 +176,26 @@ def _lost_words(measure: str, one: Mapping[str, float]) -> str:
     )
 
 
-def read_transfer(folder: Path) -> dict[str, Any] | None:
+def read_transfer(folder: Path) -> Content | None:
     """What ``lightning transfer`` wrote to a folder, if it did."""
-    path = folder / TRANSFER_FILE
-    if not path.is_file():
-        return None
-    content = read_json(path)
-    try:
-        list(_rows(content))
-        list(_budget_rows(content))
-        list(remarks(content))
-        return dict(content)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise InputError(f"{path} is damaged; run `lightning transfer` again") from None
+    return _read(folder / TRANSFER_FILE, "transfer", _rows, _budget_rows, remarks)
 
 
-def _cells(values: Mapping[str, Any]) -> list[str]:
-    return [number(values.get(name), METRICS[name].unit, _DECIMALS) for name in MEASURED]
+def _cells(name: str, values: Content) -> list[str]:
+    return [name, *(METRICS[key].text(values.get(key), _DECIMALS) for key in OF_TRANSFER)]
 
 
-def _rows(content: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _rows(content: Content) -> Iterator[list[str]]:
     """Name and cells: every system on the target, then every condition of one of them."""
     for name, entry in content["systems"].items():
-        yield f"{name}", _cells(entry["target"])
-        yield f"{name} on the source", _cells(entry["source"])
+        yield _cells(f"{name}", entry["target"])
+        yield _cells(f"{name} on the source", entry["source"])
     for column, groups in content["by"].items():
         for value, values in groups.items():
-            yield f"{content['system']}, {column} {value}", _cells(values)
+            yield _cells(f"{content['system']}, {column} {value}", values)
 
 
-def _budget_rows(content: Mapping[str, Any]) -> Iterator[list[str]]:
+def _budget_rows(content: Content) -> Iterator[list[str]]:
     for row in content["budget"]:
         unit = _UNITS[row["measure"]]
         ends = [number(row[key], unit, _DECIMALS) for key in ("median", "low", "high", "carried")]
@@ -119,7 +212,7 @@ def _budget_rows(content: Mapping[str, Any]) -> Iterator[list[str]]:
 _BUDGET_HEADS = ("labelled", "found anew", "measure", "median [5, 95 %]", "carried", "undefined")
 
 
-def remarks(content: Mapping[str, Any]) -> Iterator[str]:
+def remarks(content: Content) -> Iterator[str]:
     """What is to be said: a verdict for each system, calibration, and when labels help."""
     for name, entry in content["systems"].items():
         yield f"{name}: {entry['verdict']}."
@@ -132,7 +225,7 @@ def remarks(content: Mapping[str, Any]) -> Iterator[str]:
         yield from _labels_words(content, unit)
 
 
-def _labels_words(content: Mapping[str, Any], unit: str) -> Iterator[str]:
+def _labels_words(content: Content, unit: str) -> Iterator[str]:
     """How many labels make a new threshold better than the carried one, or worse."""
     rows = [
         row
@@ -159,28 +252,28 @@ def _labels_words(content: Mapping[str, Any], unit: str) -> Iterator[str]:
         yield f"Few labels make it worse than the carried threshold: {listed}."
 
 
-def _number(row: Mapping[str, Any], kind: str = "") -> str:
+def _number(row: Content, kind: str = "") -> str:
     """``1 speaker``, ``500 labelled trials``."""
     return f"{row['n']:,} {kind}{row['unit'] if row['n'] > 1 else row['unit'][:-1]}"
 
 
-def _hter(row: Mapping[str, Any]) -> str:
+def _hter(row: Content) -> str:
     low, median, high = (100 * row[key] for key in ("low", "median", "high"))
     return f"{median:.2f} % [{low:.2f}, {high:.2f}]"
 
 
-def _title(content: Mapping[str, Any]) -> str:
+def _title(content: Content) -> str:
     costs = costs_words(content)
     return f"Transfer from {content['source']} to {content['target']} (a-DCF: {costs})"
 
 
-def print_transfer(content: Mapping[str, Any]) -> None:
+def print_transfer(content: Content) -> None:
     """Print the table, the label budget, and what is to be said of them."""
     console, words = Terminal(wrap=True), Terminal(wrap=True)
     console.width = max(console.width, _WIDE)  # a number that is cut off is none
     table = make_table(["system"], _HEADS.values(), title=_title(content))
-    for name, cells in _rows(content):
-        table.add_row(name, *cells)
+    for cells in _rows(content):
+        table.add_row(*cells)
     console.print(table)
     budget = make_table(
         _BUDGET_HEADS[:3], _BUDGET_HEADS[3:], title=f"Label budget of {content['system']}"
@@ -192,7 +285,7 @@ def print_transfer(content: Mapping[str, Any]) -> None:
         words.print(remark)
 
 
-def csv_text(content: Mapping[str, Any]) -> str:
+def csv_text(content: Content) -> str:
     """The label budget as CSV, a row for each point."""
     names = ("unit", "n", "method", "measure", "low", "median", "high", "carried", "undefined")
     lines = [",".join((*names, "draws"))]
@@ -206,26 +299,11 @@ def transfer_section(folder: Path) -> str:
     if content is None:
         return ""
     said = "".join(f"<li>{escape(one)}</li>" for one in remarks(content))
-    values = _html(
-        "What a transfer costs", ("", *_HEADS.values()), [[n, *c] for n, c in _rows(content)]
-    )
-    budget = _html("Label budget", _BUDGET_HEADS, list(_budget_rows(content)))
-    return (
-        f"<h2>{escape(_title(content))}</h2><p>{escape(shared()['words']['transfer'])}</p>"
-        f"<ul>{said}</ul>{values}<details><summary>Label budget of {escape(content['system'])}"
-        f"</summary>{budget}</details>"
-    )
-
-
-def _html(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows
-    )
-    return (
-        f'<div class="scroll"><table aria-label="{escape(label)}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    values = html_table(["", *_HEADS.values()], _rows(content), "What a transfer costs")
+    budget = html_table(_BUDGET_HEADS, _budget_rows(content), "Label budget")
+    more = folded(f"Label budget of {content['system']}", budget)
+    words = escape(shared()["words"]["transfer"])
+    return f"<h2>{escape(_title(content))}</h2><p>{words}</p><ul>{said}</ul>{values}{more}"
 
 
 def label_budget(material: Material) -> Figure | None:
@@ -244,7 +322,7 @@ def label_budget(material: Material) -> Figure | None:
     return Figure("label_budget", name, panels, words, choices, 3, size, data=content["budget"])
 
 
-def _panel(rows: Sequence[Mapping[str, Any]], measure: str, title: str) -> Panel:
+def _panel(rows: Sequence[Content], measure: str, title: str) -> Panel:
     """Medians of each method with their 5–95 %, and what the carried system has."""
     unit = _UNITS[measure]
     places = list(dict.fromkeys((row["unit"], row["n"]) for row in rows))
