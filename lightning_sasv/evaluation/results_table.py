@@ -32,6 +32,7 @@ from lightning_sasv.record import (
     simulated_words,
 )
 from lightning_sasv.results import origin_beside, read_metrics
+from lightning_sasv.scores.sources import stem_of
 from lightning_sasv.trials import SPLITS
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Results:
     @property
     def set_name(self) -> str:
         """``dev`` or ``eval`` where the file is called so, else ``trials``."""
-        stem = self.systems.table.path.stem
+        stem = stem_of(self.systems.table.path)
         return stem if stem in SPLITS else "trials"
 
     @property

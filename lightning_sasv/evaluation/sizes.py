@@ -12,7 +12,7 @@ from lightning_sasv.evaluation.compare import Options
 from lightning_sasv.places import is_counts
 from lightning_sasv.scores.parquet import MAGIC
 from lightning_sasv.scores.sources import names_of_files, roles_of
-from lightning_sasv.scores.text import STDIN, first_bytes
+from lightning_sasv.scores.text import GZIP, STDIN, first_bytes
 
 ROW_BYTES = 160
 """Memory that a trial takes where all are held in it."""
@@ -52,8 +52,9 @@ def is_counted(
 
 
 def _has_few(path: str) -> bool:
-    """Whether a file is too small for many trials: of text a row has ten bytes at least."""
-    return Path(path).stat().st_size < 10 * MANY and first_bytes(Path(path)) != MAGIC
+    """Whether a file is too small for many trials: of plain text a row has ten bytes at least."""
+    packed = first_bytes(Path(path)).startswith((MAGIC, GZIP))
+    return Path(path).stat().st_size < 10 * MANY and not packed
 
 
 def memory_for(text: str | None) -> float:

@@ -25,7 +25,7 @@ from lightning_sasv.scores.parquet import MAGIC as PARQUET
 from lightning_sasv.scores.parquet import read_parquet
 from lightning_sasv.scores.reading import Reading, canonical, turned, with_role
 from lightning_sasv.scores.table import TEXT, ScoreTable, check_duplicates, check_numbers
-from lightning_sasv.scores.text import first_bytes
+from lightning_sasv.scores.text import first_bytes, unpacked
 from lightning_sasv.trials import TrialClass
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def kind_of(path: Path, format: str | None) -> str:
         raise InputError(f"{path}{_SAID[kind]}, not {format}; drop --format")
     if named == "arrays" and not kind:
         raise InputError(f"{path}: not a readable numpy file; drop --format")
-    if start and (named == "json-lines" or (not named and path.suffix == ".jsonl")):
+    by_name = not named and path.name.endswith((".jsonl", ".jsonl.gz"))
+    if start and (by_name or named == "json-lines"):
         kind = kind or "json-lines"
     return "parquet" if named == "parquet" else kind or "text"
 
@@ -241,7 +242,7 @@ def _read_json_lines(path: Path) -> Cells:
 
 def _objects(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(unpacked(path, file), 1):
             if not line.strip():
                 continue
             where = f"{path}, line {number}"

@@ -236,7 +236,7 @@ def convert(
     trials = read_key(key, key_format, how=how, labelled=False, tell=tell)
     table = read_source(file, trials, how=how, tell=tell)
     path = table.path
-    target = Path(out or f"{path.stem}.{layout.name}{layout.suffix}")
+    target = Path(out or f"{stem_of(path)}.{layout.name}{layout.suffix}")
     if target.resolve() == path.resolve():
         raise InputError(f"--out {target} is the file that is read; choose another one")
     return write_new(target, table, layout.name, column, overwrite)
@@ -308,10 +308,15 @@ def _named(text: str) -> tuple[str, str]:
     return (name, file) if is_name and not Path(text).exists() else ("", text)
 
 
+def stem_of(path: Path) -> str:
+    """Name of a file without its ending, of ``a.csv.gz`` without both."""
+    return Path(path.name.removesuffix(".gz")).stem
+
+
 def _name_parts(text: str) -> list[str]:
     if Path(text).exists() or "," not in text:
         path = Path(text if Path(text).exists() else text.rpartition("=")[2])
-        return [*path.parts[:-1], path.stem.removesuffix(".counts")]
+        return [*path.parts[:-1], stem_of(path).removesuffix(".counts")]
     return ["+".join(_name_parts(part)[-1] for part in text.split(",") if part)]
 
 

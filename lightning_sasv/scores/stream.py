@@ -22,7 +22,7 @@ from lightning_sasv.scores.parquet import MAGIC, parquet_parts, parquet_rows
 from lightning_sasv.scores.read import as_said, read_cells, read_plain
 from lightning_sasv.scores.reading import Reading, canonical, turned, with_role
 from lightning_sasv.scores.table import ScoreTable
-from lightning_sasv.scores.text import STDIN, UTF16, first_bytes, refuse_other_kinds
+from lightning_sasv.scores.text import STDIN, UTF16, first_bytes, refuse_other_kinds, unpacked
 
 PART = 1 << 26
 """Bytes of text that are read at once."""
@@ -121,7 +121,7 @@ def _parts_of(path: Path, how: Reading) -> Iterator[ScoreTable]:
 def _has_other_lines(path: Path) -> bool:
     """Whether a text has other lines than those that it can be cut at."""
     with path.open("rb") as file:
-        head = file.read(1 << 16)
+        head = unpacked(path, file).read(1 << 16)
     return head.startswith(UTF16) or (b"\r" in head and b"\n" not in head)
 
 
@@ -131,9 +131,8 @@ def rows_of(path: str | Path) -> int:
     if first_bytes(path) == MAGIC:
         return parquet_rows(path)
     with path.open("rb") as file:
-        head = file.read(1 << 20)
-    lines = max(head.count(b"\n"), 1)
-    return path.stat().st_size * lines // max(len(head), 1)
+        lines = max(unpacked(path, file).read(1 << 20).count(b"\n"), 1)
+        return path.stat().st_size * lines // max(file.tell(), 1)
 
 
 def _parquet(path: Path, how: Reading) -> Iterator[ScoreTable]:
@@ -169,7 +168,7 @@ def _parts(path: Path) -> Iterator[bytes]:
         yield from _cut(path, sys.stdin.buffer)
         return
     with path.open("rb") as file:
-        yield from _cut(path, file)
+        yield from _cut(path, unpacked(path, file))
 
 
 def _cut(path: Path, file: BinaryIO) -> Iterator[bytes]:

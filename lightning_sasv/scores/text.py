@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import mmap
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.limits import COLUMNS, LINE_BYTES
+from lightning_sasv.limits import BYTES_PER_BYTE, COLUMNS, LINE_BYTES, UNPACKED_BYTES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,8 +30,9 @@ STDIN = "-"
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:e[+-]?\d+)?", re.I | re.A)
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+GZIP = b"\x1f\x8b"
 _KINDS = {
-    b"\x1f\x8b": "compressed by gzip",
+    GZIP: "compressed by gzip",
     b"BZh": "compressed by bzip2",
     b"\xfd7zX": "compressed by xz",
     b"\x28\xb5\x2f\xfd": "compressed by zstd",
@@ -82,36 +85,76 @@ def first_bytes(path: Path) -> bytes:
         return file.read(4)
 
 
-def _find(path: Path, word: bytes) -> int:
+class _Unpacked(io.RawIOBase):
+    """What a file of gzip holds, no more than its size allows."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file = path, gzip.GzipFile(fileobj=file)
+        self._most = BYTES_PER_BYTE * path.stat().st_size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        try:
+            content = self._file.read(len(room))
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{self._path}: not a readable gzip file ({error}); write it again"
+            ) from None
+        UNPACKED_BYTES.check(self._path, self._file.tell(), self._most)
+        room[: len(content)] = content
+        return len(content)
+
+
+def unpacked(path: Path, file: BinaryIO) -> BinaryIO:
+    """A file that was opened; what it holds, where it was compressed by gzip."""
+    is_packed = cast("io.BufferedReader", file).peek(2).startswith(GZIP)
+    return io.BufferedReader(_Unpacked(path, file), 1 << 16) if is_packed else file
+
+
+def _find(source: Path | bytes, word: bytes) -> int:
     """Number of the line in which some bytes occur first, 0 where they do not."""
-    with _opened(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with ExitStack() as stack:
+        content: bytes | mmap.mmap
+        if isinstance(source, bytes):
+            content = source
+        else:
+            file = stack.enter_context(_opened(source))
+            content = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         place = content.find(word)
         return content[:place].count(b"\n") + 1 if place >= 0 else 0
 
 
 def load(path: Path, mend: bool = True) -> tuple[Path | bytes, list[str]]:
-    """What to read, the file itself or its content where that was mended, and a word about it.
+    """What to read, the file itself or its content, unpacked and mended, and a word about it.
 
     Args:
-        path: A text file.
+        path: A text file, which may be compressed by gzip.
         mend: Read files with a byte-order mark or Windows line ends; else they are refused.
     """
-    start = first_bytes(path)
+    source: Path | bytes = path
+    with _opened(path) as file:
+        text = unpacked(path, file)
+        if text is not file or not _is_text(str(path)):
+            source = text.read()
+    start = source[:4] if isinstance(source, bytes) else first_bytes(path)
     if not start:
         raise InputError(f"{path}, line 1: the file is empty; write it again")
     refuse_other_kinds(path, start)
-    if not start.startswith(UTF16):
-        _refuse_nul(path)
-    line = _find(path, b"\r")
+    if not start.startswith(UTF16) and (nul := _find(source, b"\0")):
+        raise InputError(f"{path}, line {nul}: a NUL byte, which no text has; write it again")
+    line = _find(source, b"\r")
     marked = start.startswith((codecs.BOM_UTF8, *UTF16))
-    notes = [f"{path}: lines that begin with {COMMENT} are left out"] if commented(path) else []
+    notes = [f"{path}: lines that begin with {COMMENT} are left out"] if commented(source) else []
     if not marked and not line:
-        return path if _is_text(str(path)) else path.read_bytes(), notes
-    windows = "Windows line ends (CR LF)" if _find(path, b"\r\n") else "line ends of one CR"
+        return source, notes
+    windows = "Windows line ends (CR LF)" if contains(source, b"\r\n") else "line ends of one CR"
     found = "the file begins with a byte-order mark" if marked else windows
     if not mend:
         raise InputError(f"{path}, line {1 if marked else line}: {found}; {_CONVERT}")
-    return _mended(path), [f"{path}: {found}; read all the same", *notes]
+    content = source if isinstance(source, bytes) else path.read_bytes()
+    return _mended(path, content), [f"{path}: {found}; read all the same", *notes]
 
 
 def _is_text(name: str) -> bool:
@@ -127,14 +170,7 @@ def refuse_other_kinds(path: Path, start: bytes) -> None:
             raise InputError(f"{path}: this is {kind}, no table; {unpack}")
 
 
-def _refuse_nul(path: Path) -> None:
-    line = _find(path, b"\0")
-    if line:
-        raise InputError(f"{path}, line {line}: a NUL byte, which no text has; write it again")
-
-
-def _mended(path: Path) -> bytes:
-    content = path.read_bytes()
+def _mended(path: Path, content: bytes) -> bytes:
     if content.startswith(UTF16):
         try:
             content = content.decode("utf-16").encode()
@@ -169,7 +205,7 @@ def commented(source: Path | bytes) -> bool:
 
 def contains(source: Path | bytes, word: bytes) -> bool:
     """Whether some bytes occur in a file."""
-    return word in source if isinstance(source, bytes) else _find(source, word) > 0
+    return _find(source, word) > 0
 
 
 def split(path: Path, line: int, text: str, separator: str) -> list[str]:

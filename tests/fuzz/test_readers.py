@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
@@ -207,6 +208,7 @@ CONFIG = (
 )
 CHECKPOINT = bytes_of(HERE, lambda p: torch.save({"state_dict": {"x": torch.ones(3)}}, p))
 TEXTS = {name: text.encode() for name, text in LINES.items()}
+PACKED = gzip.compress(TEXTS["csv"])
 WRITTEN = {
     name: bytes_of(HERE, lambda p, name=name: write_table(p, from_scores(SCORES, p), name))
     for name in ("csv", "parquet", "arrays")
@@ -242,6 +244,8 @@ READERS = {
     ),
     "scores of any layout": Reader(read_table, right_table, list(TEXTS.values())),
     "scores in parts": Reader(lambda path: list(scan(path)), right_parts, list(TEXTS.values())),
+    "packed scores": Reader(read_table, right_table, [PACKED]),
+    "packed scores in parts": Reader(lambda path: list(scan(path)), right_parts, [PACKED]),
     "counts": Reader(Counts.load, right_counts, [COUNTS]),
     "score pairs": Reader(
         read_scores,

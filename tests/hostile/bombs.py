@@ -90,7 +90,7 @@ def _npy() -> bytes:
 
 
 OTHER_KINDS = {
-    "gzip": gzip.compress(b"speaker,utterance\r\n" * 100_000),
+    "gzip": gzip.compress(b"speaker,utterance\r\n" * 100_000)[:-9],
     "zip archive": _zip(),
     "Python objects": _npy(),
     "pickle": pickle.dumps({"U1": 1.0}),
@@ -106,6 +106,7 @@ TEXTS = {
     + b"S,U,target,1,1\n" * 20_000
     + b"S" * 1_000_000
     + b",V,spoof,1,1\n",
+    "gzip without end": gzip.compress(b"S1 U1 - target 1\n" * 100_000) * 150,
 }
 """Score files with absurd lines."""
 

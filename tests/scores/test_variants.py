@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import pytest
 
 from lightning_sasv import evaluation
 from lightning_sasv.errors import InputError
+from lightning_sasv.limits import Limit
 from lightning_sasv.metrics.functional import eer
-from lightning_sasv.scores import stream
+from lightning_sasv.scores import convert, read_table, stream, text
 from tests.scores.samples import toy_scores
 
 SCORES = toy_scores(90)
@@ -58,7 +61,7 @@ PAIRS = [f"{s}*{u}" for s, u in zip(S, U, strict=True)]
 COMMAS = [str(c).replace(".", ",") for c in CM]
 P_SPOOF = 1 / (1 + np.exp(CM / 4))
 
-READ: dict[str, tuple[str, str | bytes, dict[str, str]]] = {
+READ: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "commas, no header": ("cm", rows(U, CM, BONA, sep=","), {}),
     "comma and blank": ("cm", rows(U, BONA, CM, sep=", "), {}),
     "comma, blank, header": ("cm", rows(BONA, U, CM, sep=", ", head="label, utt, score"), {}),
@@ -103,14 +106,27 @@ READ: dict[str, tuple[str, str | bytes, dict[str, str]]] = {
     "WildSpoof": ("sasv", rows(S, U, SASV, sep="\t"), {"key": KEY}),
     "track 2 with two tabs": ("sasv", rows(S, U, FILL, FILL, SASV, sep="\t\t", head="\t\t".join(
         ("spk", "filename", "cm-score", "asv-score", "sasv-score"))), {"key": KEY}),
+    "gzip": ("cm", gzip.compress(CM_FILE.encode()), {}),
+    "gzip in parts, CR LF, key": ("cm", b"".join(
+        gzip.compress(f"{u} {c}\r\n".encode()) for u, c in zip(U, CM, strict=True)),
+        {"key": gzip.compress(CM_KEY.encode())}),
+    "gzip, UTF-16": ("cm", gzip.compress(CM_FILE.encode("utf-16")), {}),
     "npy": ("cm", array(CM[:, None]), {"key": CM_KEY}),
     "npy of whole numbers": ("cm", array((CM * 1e6).round().astype(int)), {"key": CM_KEY}),
     "npy of log posteriors": ("cm", array(np.stack([-CM, CM], 1)), {"key": CM_KEY}),
     "npz": ("cm", array(scores=CM, labels=BONA), {}),
 }  # fmt: skip
 
+DAMAGED = r"scores: not a readable gzip file \(.+\); write it again"
+
 ASKED: dict[str, tuple[str | bytes, str, dict[str, str]]] = {
-    "gzip": (gzip.compress(CM_FILE.encode()), "compressed by gzip.* unpack it", {}),
+    "bzip2": (bz2.compress(CM_FILE.encode()), "compressed by bzip2.* unpack it", {}),
+    "gzip twice": (gzip.compress(gzip.compress(b"x")), "compressed by gzip.* unpack it", {}),
+    "gzip of nothing": (gzip.compress(b""), "line 1: the file is empty", {}),
+    "gzip that was cut": (gzip.compress(CM_FILE.encode())[:-20], DAMAGED, {}),
+    "gzip with more behind": (gzip.compress(CM_FILE.encode()) + b"more", DAMAGED, {}),
+    "gzip that was altered": (
+        gzip.compress(CM_FILE.encode())[:-8] + b"\0" * 8, DAMAGED, {}),
     "JSON": ('{"utt": "a", "score": 1}\n', "this is JSON", {}),
     "semicolons": (rows(U, BONA, COMMAS, sep=";", head="utt;label;score"), "by semicolons", {}),
     "bars": (rows(U, BONA, CM, sep="|"), "by bars", {}),
@@ -140,7 +156,8 @@ def evaluated(folder: Path, content: str | bytes, options: dict[str, Any]) -> di
     file, key = folder / "scores", folder / "key"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     if "key" in options:
-        key.write_text(options["key"].strip("\n") + "\n")
+        own = options["key"]
+        key.write_bytes(own if isinstance(own, bytes) else f"{own.strip()}\n".encode())
         options = {**options, "key": str(key)}
     (found,) = evaluation.evaluate([str(file)], ci="none", **options).metrics.values()
     return found
@@ -162,9 +179,34 @@ def test_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("name", ASKED)
 def test_asked(name: str, tmp_path: Path) -> None:
     content, message, options = ASKED[name]
-    with pytest.raises(InputError, match=message) as raised:
-        evaluated(tmp_path, content, options)
-    assert "\n" not in str(raised.value)
+    for exact in (True, False) if name.startswith("gzip") else (True,):
+        with pytest.raises(InputError, match=message) as raised:
+            evaluated(tmp_path, content, {**options, "exact": exact})
+        assert "\n" not in str(raised.value)
+
+
+def test_gzip_is_named_and_counted_like_the_plain_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("utt", "label", "score")
+    objects = (dict(zip(names, row, strict=True)) for row in zip(U, BONA, CM, strict=True))
+    lines = "\n".join(map(json.dumps, objects))
+    for name, content in (("eval.txt.gz", CM_FILE), ("b.jsonl.gz", lines)):
+        Path(name).write_bytes(gzip.compress(content.encode()))
+    found = evaluation.evaluate(["eval.txt.gz", "b.jsonl.gz"], ci="none")
+    assert list(found.metrics) == ["eval", "b"]
+    assert found.metrics["eval"]["cm_eer"] == found.metrics["b"]["cm_eer"] == RIGHT["cm"]
+    assert stream.rows_of("eval.txt.gz") == len(U)
+    assert convert("eval.txt.gz", to="csv").name == "eval.csv.csv"
+    many = rows(range(100_000), np.random.default_rng(1).normal(size=100_000))
+    Path("many.gz").write_bytes(gzip.compress(many.encode(), 1))
+    assert stream.rows_of("many.gz") == pytest.approx(100_000, rel=0.1)
+    Path("endless.gz").write_bytes(gzip.compress(b"U1 - spoof 0.5\n" * 10_000))
+    monkeypatch.setattr(text, "UNPACKED_BYTES", Limit(50_000, "bytes"))
+    for read in (read_table, lambda path: list(stream.scan(path))):
+        with pytest.raises(InputError, match=r"endless\.gz: more than 50,000 bytes, .* --limits"):
+            read("endless.gz")
 
 
 def test_ratios_of_r_by_class(tmp_path: Path) -> None:
