@@ -35,8 +35,7 @@ from threadpoolctl import threadpool_limits
 from lightning_sasv.checks import as_labels
 from lightning_sasv.decisions import CostModel, simulate
 from lightning_sasv.fusion import PAPER_SYSTEMS, build_system, fit_systems, fuse_systems
-from lightning_sasv.fusion.features import Basis, minimise_pair_loss
-from lightning_sasv.fusion.logistic import multinomial_loss
+from lightning_sasv.fusion.logistic import Basis, minimise_pair_loss, multinomial_loss
 
 Trials = tuple[np.ndarray, np.ndarray, np.ndarray]
 

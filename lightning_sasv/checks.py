@@ -61,6 +61,27 @@ def is_tensor(values: Any) -> bool:
     return torch is not None and isinstance(values, getattr(torch, "Tensor", ()))
 
 
+def as_array(values: Any, name: str) -> np.ndarray:
+    """An array of anything; what it holds is looked at by those who ask.
+
+    Raises:
+        InputError: Masked or complex values, or rows of different lengths.
+    """
+    if is_tensor(values):
+        tensor = values.detach()
+        if tensor.is_complex():
+            raise InputError(f"{name} must hold real numbers, got dtype {tensor.dtype}")
+        if tensor.is_floating_point() and tensor.element_size() < 4:  # numpy has no bfloat16
+            tensor = tensor.double()
+        return np.asarray(tensor.cpu().numpy())
+    if np.ma.is_masked(values):
+        raise InputError(f"{name} holds masked values; leave these trials out")
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:  # rows of different lengths
+        raise InputError(f"{name} must hold real numbers: {error}") from None
+
+
 def as_scores(values: ArrayLike, name: str) -> Floats:
     """Scores as a one-dimensional float64 array; integers and half precision are widened.
 
@@ -146,9 +167,9 @@ def as_labels(labels: ArrayLike, name: str = "labels") -> Codes:
         >>> as_labels(["target", "spoof"])
         array([1, 0], dtype=int8)
     """
-    array = _as_array(labels, name)
+    array = as_array(labels, name)
     if array.dtype == object:
-        array = _as_array(array.tolist(), name)  # numbers are numbers, whatever kept them
+        array = as_array(array.tolist(), name)  # numbers are numbers, whatever kept them
     if array.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
     if array.dtype.kind in "US" or (array.dtype == object and array.size):
@@ -206,7 +227,7 @@ def as_two_classes(
         >>> as_two_classes([2.0, 1.0], [0.0], "eer", "sasv_eers")
         (array([2., 1.]), array([0.]))
     """
-    positive, second = as_scores(pos, "pos"), _as_array(neg, "neg")
+    positive, second = as_scores(pos, "pos"), as_array(neg, "neg")
     if 1 < second.size == positive.size and _are_labels(second):
         raise InputError(
             f"neg holds labels, not scores: {function} takes the scores of the positives and those "
@@ -327,28 +348,12 @@ def count(name: str, value: Any) -> int:
 
 
 def _as_column(values: ArrayLike, name: str) -> Floats:
-    array = _as_array(values, name)
+    array = as_array(values, name)
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} must hold real numbers, got dtype {array.dtype}")
     if array.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
     return np.asarray(array, dtype=np.float64)
-
-
-def _as_array(values: Any, name: str) -> np.ndarray:
-    if is_tensor(values):
-        tensor = values.detach()
-        if tensor.is_complex():
-            raise InputError(f"{name} must hold real numbers, got dtype {tensor.dtype}")
-        if tensor.is_floating_point() and tensor.element_size() < 4:  # numpy has no bfloat16
-            tensor = tensor.double()
-        return np.asarray(tensor.cpu().numpy())
-    if np.ma.is_masked(values):
-        raise InputError(f"{name} holds masked values; leave these trials out")
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError) as error:  # rows of different lengths
-        raise InputError(f"{name} must hold real numbers: {error}") from None
 
 
 def _are_labels(array: np.ndarray) -> bool:

@@ -88,14 +88,6 @@ class FittedSystem(Fusion):
         """Spoof prevalence of the nonlinear rule; ``None`` for the others."""
         return float(self._state["rho"]) if "rho" in self._state else None
 
-    def hold(self, state: State) -> None:
-        """Keep the arrays."""
-        self._state = state
-
-    def arrays(self) -> State:
-        """The fitted values as arrays."""
-        return dict(self._state)
-
 
 def frozen(system: Fusion, name: str = "") -> FittedSystem:
     """A fitted system as arrays, whatever holds it; itself where it is that already.

@@ -101,6 +101,22 @@ def softmax(logits: Sequence[Any]) -> Any:
     return xp.stack([part / sum(parts) for part in parts], -1)
 
 
+def interpolate(values: Any, knots: Any, heights: Any) -> Any:
+    """Piecewise linear map through (knot, height), constant beyond the ends; knots may repeat.
+
+    Example:
+        >>> interpolate(np.array([-1.0, 0.5, 9.0]), np.array([0.0, 1.0]), np.array([2.0, 4.0]))
+        array([2., 3., 4.])
+    """
+    xp = namespace(values)
+    inside = xp.clip(values, knots[0], knots[-1])
+    upper = xp.clip(xp.searchsorted(knots, inside), 1, len(knots) - 1)
+    width = knots[upper] - knots[upper - 1]
+    share = (inside - knots[upper - 1]) / xp.where(width > 0, width, 1.0)
+    share = xp.where(width > 0, share, 0.0)
+    return heights[upper - 1] + share * (heights[upper] - heights[upper - 1])
+
+
 def minimise(
     objective: Objective, start: Floats, max_iterations: int = 300, decrement: float = _DECREMENT
 ) -> Floats:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, cast
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import is_file, read_text, read_yaml
 from lightning_sasv.fusion.base import Fusion
-from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.settings import PARTS
 from lightning_sasv.fusion.zoo import GROUPS, KNOWN, FusionSettings, system_names
 from lightning_sasv.plugins import as_other
@@ -101,18 +100,11 @@ def _checked(given: dict[Any, Any], place: list[Any], where: _Places) -> FusionS
         except InputError as error:
             raise where.error([*place, key], str(error)) from None
     try:
-        _Unfitted(**own)
+        Fusion(**own)
     except (InputError, TypeError, ValueError) as error:
         said = [key for key in own if re.search(rf"\b{key}\b", str(error))]
         raise where.error([*place, *said[:1]], str(error)) from None
     return cast("FusionSettings", own)
-
-
-class _Unfitted(Fusion):
-    """A system of which nothing but the settings is wanted."""
-
-    def hold(self, state: State) -> None:
-        """Nothing is kept."""
 
 
 class _Places:

@@ -32,7 +32,7 @@ def countermeasure(corpus: Corpus, dims: slice) -> tuple[np.ndarray, float]:
     pos, neg = vectors[:, bonafide], vectors[:, ~bonafide]
     weights = 0.5 / pos.shape[1], 0.5 / neg.shape[1]
     names = [f"dimension {k}" for k in range(len(vectors))]
-    return logistic_of_side(pos, neg, weights, np.full(len(vectors), 1e-3), names)
+    return logistic_of_side(pos, neg, weights, 1e-3, names)
 
 
 def verifier(data: TrialSet, dims: slice) -> np.ndarray:

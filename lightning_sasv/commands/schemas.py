@@ -19,9 +19,9 @@ from lightning_sasv.commands.table import SHORT, table
 from lightning_sasv.data.profiles import SETS, Profile, SetFiles
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.evaluation.claims import FIELDS, NEEDED, PLAIN, READING
-from lightning_sasv.fusion.features import ORDERS
+from lightning_sasv.fusion.choice import RHO_CHOICES
+from lightning_sasv.fusion.logistic import ORDERS
 from lightning_sasv.fusion.rules import RULES
-from lightning_sasv.fusion.search import RHO_CHOICES
 from lightning_sasv.fusion.settings import MOST_COMPONENTS, PARTS
 from lightning_sasv.fusion.transforms import CHOSEN, TRANSFORMS
 from lightning_sasv.starting import KINDS

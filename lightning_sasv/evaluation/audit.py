@@ -180,10 +180,9 @@ class Audit:
 
         def refit(rows: np.ndarray) -> Floats:
             asv, cm, quality = (None if part is None else part[rows] for part in given)
-            own = {} if quality is None else {"quality": quality}
-            if system.needs_speakers and self.speakers is not None:
-                own["speakers"] = self.speakers[rows]
-            state = system.fit_state(asv, cm, self.labels[rows], **more, **own)
+            speakers = None if self.speakers is None else self.speakers[rows]
+            own = more | {"quality": quality, "speakers": speakers}
+            state = system.fit_state(system.dev_trials(asv, cm, self.labels[rows], **own))
             parts = (scores[:, block] for block in blocks(len(table)))  # faster than all at once
             fused = [np.asarray(system.fuse_pairs(state, part, columns).sasv) for part in parts]
             return np.concatenate(fused)

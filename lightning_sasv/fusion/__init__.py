@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from lightning_sasv import lazy
 from lightning_sasv.fusion.calibration import CALIBRATIONS
+from lightning_sasv.fusion.choice import RHO_CHOICES
 from lightning_sasv.fusion.densities import DENSITIES
 from lightning_sasv.fusion.doubts import FitWarning, warning_lines
 from lightning_sasv.fusion.rules import RULES
-from lightning_sasv.fusion.search import RHO_CHOICES
 from lightning_sasv.fusion.zoo import (
     JOINT_SYSTEMS,
     KNOWN,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,37 +11,34 @@ import numpy as np
 from lightning_sasv.checks import Floats, count, positive, real
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.choice import Choice, choose
+from lightning_sasv.fusion.choice import SEARCHES, Choice, choose, find_rho, initial_rho
 from lightning_sasv.fusion.columns import (
+    IGNORED,
     KINDS,
     PAIR,
     Columns,
     DevTrials,
     as_bytes,
     dev_trials,
+    from_bytes,
     score_columns,
 )
-from lightning_sasv.fusion.densities import Config, Single, Stage, State
-from lightning_sasv.fusion.doubts import FitWarning
-from lightning_sasv.fusion.examining import slopes_of
-from lightning_sasv.fusion.features import ORDERS
+from lightning_sasv.fusion.densities import Config, Single, Stage, State, at_place, of_place
+from lightning_sasv.fusion.doubts import FitWarning, slopes_of
 from lightning_sasv.fusion.guards import check_sizes, check_widths, constant_columns, far_scores
+from lightning_sasv.fusion.logistic import ORDERS
 from lightning_sasv.fusion.rules import fuse
-from lightning_sasv.fusion.search import SEARCHES, find_rho, initial_rho
-from lightning_sasv.fusion.settings import PARTS, USUAL, check_settings, named_parts
-from lightning_sasv.fusion.state import (
-    after_stage,
-    at_place,
-    check_shapes,
-    columns_of,
-    given_to,
-    layout_of,
-    of_place,
+from lightning_sasv.fusion.settings import (
+    PARTS,
+    USUAL,
+    check_settings,
+    chosen_by_cv,
+    named_parts,
 )
 from lightning_sasv.fusion.transforms import (
     CHOSEN,
-    IGNORED,
     TRANSFORM,
+    WORDS,
     Transform,
     check_transform,
     check_transforms,
@@ -50,6 +48,8 @@ from lightning_sasv.numerics import namespace
 from lightning_sasv.plugins import Other
 from lightning_sasv.trials import FusedScores
 
+SIZED_BY_DATA = ("calibration.knots", "calibration.llrs", "transform.value")
+"""Values whose last axis is as long as the data made it."""
 _FEW = 64
 
 
@@ -162,10 +162,7 @@ class Fusion:
     @property
     def needs_speakers(self) -> bool:
         """Whether something is chosen by cross-validation over speakers."""
-        settings = USUAL | self.config
-        words = settings["transform"]
-        words = [words] if isinstance(words, str) else words.values()
-        return CHOSEN in (settings["order"], settings["penalty"], *words)
+        return bool(chosen_by_cv(USUAL | self.config))
 
     @property
     def uses_quality(self) -> bool:
@@ -179,11 +176,11 @@ class Fusion:
 
     def hold(self, state: State) -> None:
         """Keep a state; called once with the one before any fit."""
-        raise NotImplementedError
+        self._state = state
 
     def arrays(self) -> State:
         """The state as arrays."""
-        raise NotImplementedError
+        return dict(self._state)
 
     def values(self) -> dict[str, Any]:
         """What was learned, as plain numbers, words and lists; long tables are left out.
@@ -193,22 +190,21 @@ class Fusion:
         state = {name: np.asarray(value) for name, value in self.arrays().items()}
         few = {name: value for name, value in state.items() if value.size <= _FEW}
         found = {name: value.tolist() for name, value in few.items() if value.dtype.kind == "f"}
-        columns, words = layout_of(state, self.columns)
-        if "transform.word" in state:
-            found["transform"] = dict(zip(columns.names, words, strict=True))
+        columns = _laid_out(self.columns, state)
+        if columns.transforms is not None:
+            found["transform"] = dict(zip(columns.names, columns.transforms, strict=True))
         if "chosen.order" in state:
             found["chosen.order"] = ORDERS[int(state["chosen.order"])]
         slopes = slopes_of(state)
         return found | ({"slopes": slopes} if slopes else {})
 
-    def start_state(self, columns: Columns = PAIR, words: Sequence[str] | None = None) -> State:
+    def start_state(self, columns: Columns | None = None) -> State:
         """Values before any fit, by the names and in the shapes of the fitted ones.
 
         Args:
-            columns: The columns that are fused.
-            words: Transform of each of them; by default all stay as they are.
+            columns: The columns that are fused, by default the pair.
         """
-        words = ["none"] * len(columns.names) if words is None else words
+        columns = columns or self._with_words(PAIR, ["none", "none"])
         state: State = {"fitted": np.array(not self.needs_fit)}
         rho = initial_rho(self.config["rho"], self.costs)
         if self.rule == "nonlinear":
@@ -217,38 +213,46 @@ class Fusion:
             state["names"] = as_bytes(columns)
         if self.needs_speakers:
             state |= at_place("chosen", {"order": 0, "penalty": 0.0, "criterion": 0.0})
-        for place, stage, settings in self._steps(columns, words):
+        for place, stage, settings in self._steps(columns):
             state |= at_place(place, stage.start(settings))
         return state
 
-    def fit_state(self, asv: Any, cm: Any, labels: Any, **more: Any) -> State:
+    def fit_state(self, trials: DevTrials) -> State:
         """Everything that is learned from development trials; see ``FusionSystem.fit``.
 
         What was chosen by cross-validation is in ``choice`` afterwards.
         """
-        trials = self.dev_trials(asv, cm, labels, **more)
         trials = trials.only(~far_scores(trials.scores, trials.codes, self.trim).any(axis=0))
-        words, chosen = self._decided(trials)
-        state, scores = self.start_state(trials.columns, words), trials.scores
+        columns, chosen = self._decided(trials)
+        state, scores = self.start_state(columns), trials.scores
         if self.choice is not None:
             best = self.choice.best
             parts = {"order": ORDERS.index(best.order), "penalty": best.penalty}
             state |= at_place("chosen", parts | {"criterion": best.criterion})
-        for place, stage, usual in self._steps(trials.columns, words):
+        for place, stage, usual in self._steps(columns):
             settings = {**usual, **chosen}
             check_sizes(place, trials.codes, settings)
-            values = stage.fit(given_to(place, scores, settings), trials.codes, settings)
+            values = stage.fit(scores, trials.codes, settings)
             if place == "density":
                 check_widths(values, scores, trials.codes, settings)
             state |= at_place(place, values)
-            scores = after_stage(place, stage, values, scores, settings)
+            scores = stage.apply(values, scores, settings)
         if "rho" in state and self.config["rho"] in SEARCHES:
-            pairs = self._sides(scores, trials.columns, words)
+            pairs = np.stack(self._sides(scores, columns))
             state["rho"] = np.array(find_rho(self.config["rho"], pairs, trials.codes, self.costs))
         return state | {"fitted": np.array(True)}
 
     def dev_trials(self, asv: Any, cm: Any, labels: Any, **more: Any) -> DevTrials:
-        """Checked development trials, without measures of quality where none is looked at."""
+        """Checked development trials, with no more than a fit looks at; see ``FusionSystem.fit``.
+
+        Args:
+            asv: ASV scores.
+            cm: CM scores.
+            labels: Labels.
+            **more: ``speakers``, ``quality`` and ``columns``.
+        """
+        if not self.needs_speakers:
+            more.pop("speakers", None)
         trials = dev_trials(asv, cm, labels, **more)
         return trials if self.uses_quality else trials.without_quality()
 
@@ -295,12 +299,10 @@ class Fusion:
         """The two sides that the rule fuses, LLRs if there are any; see :meth:`fuse_pairs`."""
         if not state["fitted"]:
             raise RuntimeError("this FusionSystem is not fitted; call fit on development trials")
-        columns, words = layout_of(state, columns or self.columns)
-        for place, stage, settings in self._steps(columns, words, "transform.word" in state):
-            values = of_place(place, state)
-            scores = after_stage(place, stage, values, scores, settings)
-        asv, cm = self._sides(scores, columns, words)
-        return asv, cm
+        columns = _laid_out(columns or self.columns, state)
+        for place, stage, settings in self._steps(columns):
+            scores = stage.apply(of_place(place, state), scores, settings)
+        return self._sides(scores, columns)
 
     def single(self, state: State) -> Callable[[Sequence[float]], tuple[float, float]]:
         """:meth:`sides` as a function of the scores of one trial, all in plain floats.
@@ -310,16 +312,13 @@ class Fusion:
         Args:
             state: Fitted values, arrays.
         """
-        columns, words = layout_of(state, self.columns)
-        steps = [*self._steps(columns, words, "transform.word" in state)]
-        if any(stage.single is None for _, stage, _ in steps):
-            return lambda scores: self._single_by_arrays(state, scores)
-        stages = []
-        for place, stage, settings in steps:
-            one = stage.single(of_place(place, state), settings)  # type: ignore[misc]
-            count = settings["columns"].scores
-            stages.append(one if place != "density" else _beside(one, count))
-        sides = None if self.gives_llrs else columns.only([w != IGNORED for w in words]).sides()
+        columns = _laid_out(self.columns, state)
+        stages = list[Single]()
+        for place, stage, settings in self._steps(columns):
+            if stage.single is None:
+                return lambda scores: self._single_by_arrays(state, scores)
+            stages.append(stage.single(of_place(place, state), settings))
+        sides = None if self.gives_llrs else columns.used.sides()
 
         def both(scores: Sequence[float]) -> tuple[float, float]:
             for stage in stages:
@@ -344,9 +343,7 @@ class Fusion:
         if not state.get("fitted", False):
             raise InputError("it is not fitted")
         columns = columns_of(state)
-        check_transforms(state, len(columns.names))
-        columns, words = layout_of(state, columns)
-        check_shapes(state, self.start_state(columns, words))
+        check_shapes(state, self.start_state(columns))
         if not 0 <= state.get("chosen.order", 0) < len(ORDERS):
             raise InputError(f"chosen.order is {state['chosen.order']}, the number of no order")
         self.columns = columns
@@ -355,51 +352,109 @@ class Fusion:
         if not np.isfinite(scores).all():
             raise InputError(f"a trial of zeros is given the scores {np.ravel(scores).tolist()}")
 
-    def _decided(self, trials: DevTrials) -> tuple[list[str], Config]:
-        """The transform of each column, and what else was chosen by cross-validation."""
-        words = words_for((USUAL | self.config)["transform"], trials.columns)
+    def _decided(self, trials: DevTrials) -> tuple[Columns, Config]:
+        """Columns with the transform of each, and what else was chosen by cross-validation."""
+        settings, self.choice, chosen = USUAL | self.config, None, dict[str, Any]()
+        words = words_for(settings["transform"], trials.columns)
         constant = constant_columns(trials)
         words = [IGNORED if out else word for out, word in zip(constant, words, strict=True)]
-        self.choice = None
-        if not self.needs_speakers:
-            return words, {}
-        settings = USUAL | self.config
-        self.choice = choose(trials, settings["order"], settings["penalty"], words)
-        best = self.choice.best
-        return list(best.transforms), {"chosen_order": best.order, "penalty": best.penalty}
+        if self.needs_speakers:
+            self.choice = choose(trials, settings["order"], settings["penalty"], words)
+            best = self.choice.best
+            words = list(best.transforms)
+            chosen = {"chosen_order": best.order, "penalty": best.penalty}
+        return self._with_words(trials.columns, words), chosen
 
     @property
     def _transforms(self) -> bool:
         return (USUAL | self.config)["transform"] != "none"
 
-    def _steps(
-        self, columns: Columns, words: Sequence[str], first: bool | None = None
-    ) -> Iterator[tuple[str, Stage, Config]]:
-        """The stages there are, each with its place and with settings that say what it is given.
+    def _with_words(self, columns: Columns, words: Sequence[str]) -> Columns:
+        """Columns with the transform of each, unless they are a pair that has none."""
+        transformed = self._transforms or not columns.is_pair
+        return replace(columns, transforms=tuple(words)) if transformed else columns
 
-        ``first`` says whether there are transforms; by default as a fit to these columns has them.
-        """
-        settings = USUAL | self.config | {"costs": self.costs, "words": words}
-        settings["label"] = self.label
-        if (self._transforms or not columns.is_pair) if first is None else first:
+    def _steps(self, columns: Columns) -> Iterator[tuple[str, Stage, Config]]:
+        """The stages there are, each with its place and with settings that say what it is given."""
+        settings = USUAL | self.config | {"costs": self.costs, "label": self.label}
+        if columns.transforms is not None:
             yield "transform", TRANSFORM, settings | {"columns": columns}
-        columns = columns.only([word != IGNORED for word in words])
+        columns = columns.used
         if self.config["density"] is not None:
-            stage = PARTS["density"].find(self.config["density"])
-            yield "density", stage, settings | {"columns": columns}
-            columns = Columns((*PAIR.names, *columns.names[columns.scores :]))
+            stage, scores = PARTS["density"].find(self.config["density"]), columns.without_quality()
+            quality = columns.names[columns.scores :]
+            stage = _beside(stage, columns.scores) if quality else stage
+            yield "density", stage, settings | {"columns": scores}
+            columns = Columns((*PAIR.names, *quality))
         if self.config["calibration"] is not None:
             stage = PARTS["calibration"].find(self.config["calibration"])
             yield "calibration", stage, settings | {"columns": columns}
 
-    def _sides(self, scores: Any, columns: Columns, words: Sequence[str]) -> Any:
+    def _sides(self, scores: Any, columns: Columns) -> tuple[Any, Any]:
         """LLR pairs, or the mean of the columns of each kind where there are no LLRs."""
         if self.gives_llrs:
-            return scores[:2]
-        places = columns.only([word != IGNORED for word in words]).sides()
-        return namespace(scores).stack([scores[place].mean(0) for place in places])
+            return scores[0], scores[1]
+        asv, cm = (scores[place].mean(0) for place in columns.used.sides())
+        return asv, cm
 
 
-def _beside(density: Single, count: int) -> Single:
-    """A density of one trial, which measures of quality pass by."""
-    return lambda scores: [*density(scores[:count]), *scores[count:]]
+def _beside(density: Stage, count: int) -> Stage:
+    """A density of the first columns, which the others, measures of quality, pass by."""
+
+    def apply(state: State, scores: Any, config: Config) -> Any:
+        llrs = density.apply(state, scores[:count], config)
+        return namespace(scores).concatenate([llrs, scores[count:]])
+
+    def single(state: State, config: Config) -> Single:
+        one = density.single(state, config)  # type: ignore[misc]
+        return lambda scores: [*one(scores[:count]), *scores[count:]]
+
+    return Stage(
+        density.start,
+        lambda scores, codes, config: density.fit(scores[:count], codes, config),
+        apply,
+        None if density.single is None else single,
+    )
+
+
+def columns_of(state: State) -> Columns:
+    """The columns that a state (arrays) is of.
+
+    Raises:
+        InputError: They are no names of columns, or have no transforms that make sense.
+    """
+    columns = from_bytes(state["names"]) if "names" in state else PAIR
+    check_transforms(state, len(columns.names))
+    return _laid_out(columns, state)
+
+
+def _laid_out(columns: Columns, state: State) -> Columns:
+    """Columns with their transforms in a state."""
+    if "transform.word" not in state:
+        return replace(columns, transforms=None) if columns.transforms else columns
+    words = tuple(WORDS[number] for number in state["transform.word"].tolist())
+    return columns if words == columns.transforms else replace(columns, transforms=words)
+
+
+def check_shapes(state: State, expected: State) -> None:
+    """Raise unless a state has the names and shapes of another, and finite values.
+
+    Raises:
+        InputError: A value is missing, unknown, of another shape, or not finite.
+    """
+    if state.keys() != expected.keys():
+        odd = sorted(state.keys() ^ expected.keys())
+        raise InputError(f"missing or unknown values {odd}")
+    shapes = {name: value.shape for name, value in expected.items()}
+    if "transform.value" in state:
+        shapes["transform.value"] = state["transform.value"].shape  # as long as the others say
+    if "calibration.knots" in state:
+        knots = state["calibration.knots"]
+        if knots.ndim != 2 or (np.diff(knots) < 0).any():
+            raise InputError("calibration.knots must ascend on both sides")
+        shapes |= dict.fromkeys(("calibration.knots", "calibration.llrs"), knots[:2].shape)
+    for name, value in state.items():
+        if value.shape != shapes[name] or not np.isfinite(value).all():
+            raise InputError(
+                f"{name} must be finite and of shape {shapes[name]}, got {value.shape}"
+            )

@@ -12,7 +12,6 @@ from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.columns import PAIR, Columns
 from lightning_sasv.fusion.densities import Config, Single, Stage, State
-from lightning_sasv.fusion.features import minimise_pair_loss
 from lightning_sasv.fusion.logistic import (
     SMALL_PENALTY,
     Affine,
@@ -21,12 +20,13 @@ from lightning_sasv.fusion.logistic import (
     fit_multinomial,
     logistic_of_side,
     logit,
+    minimise_pair_loss,
     multinomial_loss,
     standardised,
     weighted_logistic,
 )
 from lightning_sasv.metrics.functional.pav import pools
-from lightning_sasv.numerics import namespace
+from lightning_sasv.numerics import interpolate, namespace
 from lightning_sasv.trials import TrialClass
 
 Sides = dict[str, tuple[Floats, Floats]]
@@ -129,12 +129,8 @@ def _two_sides(
     for k, (place, (pos, neg)) in enumerate(zip(places, parts.values(), strict=True)):
         prior, share, other = weigh(pos.shape[1], neg.shape[1])
         weights, ridge = (prior / share, (1 - prior) / other), _penalty(config, penalty)
-        if len(pos) == 1:
-            name = columns.shown[place][0]
-            weight[k, place], found = weighted_logistic(pos[0], neg[0], weights, ridge, name)
-        else:
-            names, strength = columns.shown[place], np.full(len(pos), ridge)
-            weight[k, place], found = logistic_of_side(pos, neg, weights, strength, names)
+        names = columns.shown[place]
+        weight[k, place], found = logistic_of_side(pos, neg, weights, ridge, names)
         bias[k] = found - logit(prior)
     return weight, bias
 
@@ -199,8 +195,8 @@ def _fit_curved(scores: Floats, codes: Codes, config: Config) -> State:
         return _LINEAR.fit(scores, codes, config)
     columns, order = config["columns"], config.get("chosen_order", config["order"])
     basis, centre, scale = standardised(scores, columns, order)
-    start, loss = np.zeros((2, basis.size)), multinomial_loss(codes)
-    theta = minimise_pair_loss(basis, loss, _penalty(config, SMALL_PENALTY), start)
+    penalty = _penalty(config, SMALL_PENALTY)
+    theta = minimise_pair_loss(basis, multinomial_loss(codes), penalty)
     quadratic = np.zeros((2, columns.scores, columns.scores))
     for k, (i, j) in enumerate(basis.pairs):
         quadratic[:, i, j] = theta[:, columns.scores + k]
@@ -284,22 +280,6 @@ def _interpolated(state: State, pairs: Any, config: Config) -> Any:
 def _single_interpolated(state: State, _: Config) -> Single:
     knots, llrs = state["knots"].tolist(), state["llrs"].tolist()
     return lambda scores: [*map(interpolate, scores, knots, llrs)]
-
-
-def interpolate(values: Any, knots: Any, heights: Any) -> Any:
-    """Piecewise linear map through (knot, height), constant beyond the ends; knots may repeat.
-
-    Example:
-        >>> interpolate(np.array([-1.0, 0.5, 9.0]), np.array([0.0, 1.0]), np.array([2.0, 4.0]))
-        array([2., 3., 4.])
-    """
-    xp = namespace(values)
-    inside = xp.clip(values, knots[0], knots[-1])
-    upper = xp.clip(xp.searchsorted(knots, inside), 1, len(knots) - 1)
-    width = knots[upper] - knots[upper - 1]
-    share = (inside - knots[upper - 1]) / xp.where(width > 0, width, 1.0)
-    share = xp.where(width > 0, share, 0.0)
-    return heights[upper - 1] + share * (heights[upper] - heights[upper - 1])
 
 
 def _identity_knots(_: Config) -> State:

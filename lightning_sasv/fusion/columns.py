@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from lightning_sasv.checks import Codes, Floats, as_finite, as_labels, is_tensor
+from lightning_sasv.checks import Codes, Floats, as_array, as_finite, as_labels, check_same_length
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.trials import TrialClass
 
 KINDS = ("asv", "cm", "quality")
 PAIR_NAMES = ("asv_score", "cm_score")
+IGNORED = "ignored"
+"""In place of the transform of a column that is accepted, and of which nothing is made."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns, ordered by kind.
+    """Names of columns, ordered by kind, and the transform of each where there are transforms.
 
     Example:
         >>> Columns(("asv_a", "asv_b", "cm_c")).counts
@@ -31,6 +33,7 @@ class Columns:
     """
 
     names: tuple[str, ...] = PAIR_NAMES
+    transforms: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if list(self.kinds) != sorted(self.kinds, key=KINDS.index) or min(self.counts[:2]) < 1:
@@ -77,9 +80,13 @@ class Columns:
         asv, cm, _ = self.counts
         return slice(0, asv), slice(asv, asv + cm)
 
-    def only(self, kept: Sequence[bool]) -> Columns:
-        """Those that are kept."""
-        return Columns(tuple(name for name, keep in zip(self.names, kept, strict=True) if keep))
+    @property
+    def used(self) -> Columns:
+        """Those that are left after the transforms, which ignore some."""
+        if self.transforms is None:
+            return self
+        words = zip(self.names, self.transforms, strict=True)
+        return Columns(tuple(name for name, word in words if word != IGNORED))
 
     def without_quality(self) -> Columns:
         """The scores alone."""
@@ -103,13 +110,11 @@ class Columns:
                 f"this system fuses {', '.join(self.names)}; got {' and '.join(parts)}"
                 + (meant(str(unknown[0]), missing or self.names) if unknown else "")
             )
-        values = [as_finite(np.atleast_1d(_plain(named[name])), name) for name in self.names]
-        if len({len(column) for column in values}) > 1:
-            sizes = {name: len(v) for name, v in zip(self.names, values, strict=True)}
-            raise InputError(f"columns differ in length: {sizes}")
-        asv, cm = (np.stack(values[side], axis=1) for side in self.sides())
-        quality = values[self.scores :]
-        return asv, cm, np.stack(quality, axis=1) if quality else None
+        values = {n: as_finite(np.atleast_1d(as_array(named[n], n)), n) for n in self.names}
+        check_same_length(values)
+        rows = np.stack([*values.values()], axis=1)
+        asv, cm = (rows[:, side] for side in self.sides())
+        return asv, cm, rows[:, self.scores :] if self.counts[2] else None
 
 
 def kind_of(name: str) -> str:
@@ -191,46 +196,37 @@ def score_columns(
     Raises:
         InputError: A score is not a number, not finite or huge, or the shapes do not agree.
     """
-    parts = [_plain(part) for part in (asv, cm) + (() if quality is None else (quality,))]
-    parts = [part[:, None] if part.ndim == 1 else part for part in parts]
-    _check_shapes([np.shape(_plain(part)) for part in (asv, cm)], parts)
-    if quality is not None and len(parts[2]) != len(parts[0]):
-        raise InputError(f"quality has {len(parts[2])} rows, but there are {len(parts[0])} trials")
+    kinds = {"asv": asv, "cm": cm} | ({} if quality is None else {"quality": quality})
+    given = {kind: as_array(part, kind) for kind, part in kinds.items()}
+    parts = [part[:, None] if part.ndim == 1 else part for part in given.values()]
+    _check_shapes(given, parts)
     columns = _named([part.shape[1] for part in parts], names)
     values = [part[:, k] for part in parts for k in range(part.shape[1])]
     checked = [as_finite(v, name) for v, name in zip(values, columns.shown, strict=True)]
     return columns, np.stack(checked)
 
 
-def _plain(values: Any) -> np.ndarray:
-    """An array of anything; what it holds is looked at later."""
-    if is_tensor(values):
-        values = values.detach().cpu()
-        return np.asarray(values.double() if values.is_floating_point() else values)
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError) as error:  # rows of different lengths
-        raise InputError(f"scores must hold real numbers: {error}") from None
-
-
-def _check_shapes(given: list[tuple[int, ...]], parts: list[np.ndarray]) -> None:
+def _check_shapes(given: Mapping[str, np.ndarray], parts: Sequence[np.ndarray]) -> None:
     """Refuse what has another number of axes or of rows than scores have."""
-    for name, part in zip(KINDS, parts, strict=False):
+    for kind, part in zip(given, parts, strict=True):
         if part.ndim != 2 or part.shape[1] < 1:
             raise InputError(
-                f"{name} must have the shape (trials,) or (trials, columns), got {part.shape}"
+                f"{kind} must have the shape (trials,) or (trials, columns), got {part.shape}"
             )
-    if not len(parts[0]):
+    rows, cm_rows, *more = map(len, parts)
+    if not rows:
         raise InputError("asv must have at least one score")
-    if len(parts[0]) != len(parts[1]):
-        several = [n for n, shape in zip(KINDS, given, strict=False) if len(shape) > 1]
+    if rows != cm_rows:
+        shapes = {kind: given[kind].shape for kind in ("asv", "cm")}
+        several = [kind for kind, shape in shapes.items() if len(shape) > 1]
         if len(several) == 1:
-            shape = given[KINDS.index(several[0])]
             raise InputError(
-                f"{several[0]} must be one-dimensional, got shape {shape}, or have a row for "
-                "each trial"
+                f"{several[0]} must be one-dimensional, got shape {shapes[several[0]]}, or have a "
+                "row for each trial"
             )
-        raise InputError(f"asv and cm differ in shape: {given[0]} and {given[1]}")
+        raise InputError(f"asv and cm differ in shape: {shapes['asv']} and {shapes['cm']}")
+    if more and more[0] != rows:
+        raise InputError(f"quality has {more[0]} rows, but there are {rows} trials")
 
 
 def _named(counts: list[int], names: Sequence[str] | None) -> Columns:

@@ -38,6 +38,22 @@ Single = Callable[[Sequence[float]], Sequence[float]]
 """A stage on one trial, in plain floats."""
 
 
+def of_place(place: str, state: State) -> State:
+    """The values of one stage in the state of a system, by their own names.
+
+    Example:
+        >>> of_place("density", {"density.mean": 1.0, "rho": 0.5})
+        {'mean': 1.0}
+    """
+    start = f"{place}."
+    return {name[len(start) :]: value for name, value in state.items() if name.startswith(start)}
+
+
+def at_place(place: str, values: State) -> State:
+    """Values of a stage by their names in the state of a system."""
+    return {f"{place}.{name}": np.asarray(value) for name, value in values.items()}
+
+
 class Stage(NamedTuple):
     """A step on the way of the scores of a trial: a density, or a calibration.
 

@@ -15,7 +15,7 @@ from lightning_sasv.checks import Codes, Floats, check_spread
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.columns import DevTrials
 from lightning_sasv.fusion.densities import COVARIANCE_FLOOR, Config, State
-from lightning_sasv.fusion.features import products
+from lightning_sasv.fusion.logistic import products
 from lightning_sasv.fusion.transforms import domain
 from lightning_sasv.trials import TrialClass
 
@@ -90,7 +90,7 @@ def check_sizes(place: str, codes: Codes, settings: Config) -> None:
             )
     order = settings.get("chosen_order", settings["order"])
     features = len(columns.names) + len(products(order, columns.scores))
-    if features > len(codes):
+    if place == "calibration" and features > len(codes):
         raise InputError(
             f"{features} features (order: {order}) of {len(columns.names)} columns, but only "
             f"{len(codes)} dev trials; give more trials or fewer columns"

@@ -1,13 +1,14 @@
 """Logistic regression of scores: of two classes, of all three, and of the nonlinear score itself.
 
 Each fit standardises the scores inside, which changes nothing but the rounding, and minimises a
-smooth function with the derivatives given here.
+smooth function with the derivatives given here. Regressions with two LLRs are linear in features
+of a trial (:class:`Basis`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,123 @@ from lightning_sasv.checks import Codes, Floats, as_finite, check_spread
 from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.columns import PAIR, Columns
-from lightning_sasv.fusion.features import Basis, PairLoss, minimise_pair_loss
 from lightning_sasv.numerics import log_add, minimise
 from lightning_sasv.trials import CLASS_ORDER, TrialClass
+
+ORDERS = ("linear", "squares", "quadratic")
+"""Features of a multinomial regression: the columns, their squares too, or all products too."""
 
 SMALL_PENALTY = 1e-10
 """Default ridge: too weak to be seen in a score, enough to keep separable classes finite."""
 
 _UPHILL = 1e-9
+_BLOCK, _SMALL = 1 << 12, 1 << 22
+"""So many trials are looked at together, which fit into a cache; so many numbers are kept."""
+
+PairLoss = Callable[[Floats, slice], tuple[float, Floats, Floats]]
+"""Maps LLR pairs y (2, n) of trials and their places to the loss, its gradient (2, n) and its
+Hessian in y: the entries (0, 0), (0, 1) and (1, 1), (3, n)."""
 
 Affine = tuple[Floats, Floats]
 """Weight (2, d) and bias (2,) of the map ``y = W x + b`` from scores to LLR pairs."""
+
+
+class Basis:
+    """Features of trials, made block by block: never all of them at once.
+
+    ``linear``: the columns z; ``squares``: also z_j²; ``quadratic``: also z_i z_j, i ≤ j, row by
+    row. Measures of quality are linear in every order, and 1 is last.
+
+    Args:
+        columns: Standardised columns (d, trials), measures of quality last.
+        order: One of :data:`ORDERS`.
+        scores: How many of the columns are scores; all unless given.
+    """
+
+    def __init__(self, columns: Floats, order: str = "linear", scores: int | None = None) -> None:
+        self.columns, self.order = columns, order
+        self.scores = len(columns) if scores is None else scores
+        self.pairs = products(order, self.scores)
+        self.size, self.trials = len(columns) + len(self.pairs) + 1, columns.shape[1]
+        self.places = [slice(k, k + _BLOCK) for k in range(0, self.trials, _BLOCK)]
+        small = self.size * self.trials <= _SMALL
+        self._made = {place.start: self._features(place) for place in self.places if small}
+
+    def block(self, place: slice) -> Floats:
+        """Features (size, n) of one of the places: scores, their products, qualities, 1."""
+        return self._made[place.start] if self._made else self._features(place)
+
+    def _features(self, place: slice) -> Floats:
+        columns = self.columns[:, place]
+        result = np.empty((self.size, columns.shape[1]))
+        last = self.scores + len(self.pairs)
+        result[: self.scores] = columns[: self.scores]
+        for k, (i, j) in enumerate(self.pairs):
+            np.multiply(columns[i], columns[j], out=result[self.scores + k])
+        result[last:-1], result[-1] = columns[self.scores :], 1.0
+        return result
+
+    def pair_loss(self, theta: Floats, loss: PairLoss) -> tuple[float, Floats, Floats]:
+        """Loss of ``theta @ features``, its gradient (2, p) and its Hessian (2, p, 2, p)."""
+        value, gradient = 0.0, np.zeros_like(theta)
+        sums = np.zeros((3, self.size, self.size))
+        for place in self.places:
+            features = self.block(place)
+            part, slope, curvature = loss(theta @ features, place)
+            value += part
+            gradient += slope @ features.T
+            for k in range(3):
+                sums[k] += (features * curvature[k]) @ features.T
+        return value, gradient, np.array([[sums[0], sums[1]], [sums[1], sums[2]]]).swapaxes(1, 2)
+
+
+def products(order: str, scores: int) -> list[tuple[int, int]]:
+    """Which products of columns an order has.
+
+    Example:
+        >>> products("quadratic", 2)
+        [(0, 0), (0, 1), (1, 1)]
+    """
+    if order == "squares":
+        return [(i, i) for i in range(scores)]
+    upper = [(i, j) for i in range(scores) for j in range(i, scores)]
+    return upper if order == "quadratic" else []
+
+
+def minimise_pair_loss(
+    basis: Basis,
+    loss: PairLoss,
+    penalty: float,
+    start: Floats | None = None,
+    free: NDArray[np.bool_] | None = None,
+    decrement: float = 1e-18,
+) -> Floats:
+    """Minimiser θ (2, p) of ``loss(θ φ) + ½ penalty Σ θ²``, the last of each row without penalty.
+
+    Args:
+        basis: Features φ.
+        loss: Loss of the LLR pairs.
+        penalty: Ridge strength, in units of the features.
+        start: Where to start, (2, p); at 0 unless given.
+        free: Which parameters are searched, (2, p); the others are 0.
+        decrement: Where to end, see :func:`minimise`.
+    """
+    start = np.zeros((2, basis.size)) if start is None else start
+    places = np.flatnonzero(np.ones_like(start) if free is None else free)
+    ridge = penalty * np.tile(np.append(np.ones(basis.size - 1), 0.0), 2)[places]
+
+    def spread_out(parameters: Floats) -> Floats:
+        theta = np.zeros(start.size)
+        theta[places] = parameters
+        return theta.reshape(start.shape)
+
+    def objective(parameters: Floats) -> tuple[float, Floats, Floats]:
+        value, gradient, hessian = basis.pair_loss(spread_out(parameters), loss)
+        hessian = hessian.reshape(start.size, start.size)[np.ix_(places, places)]
+        value += float(0.5 * (ridge @ parameters**2))
+        return value, gradient.ravel()[places] + ridge * parameters, hessian + np.diag(ridge)
+
+    return spread_out(minimise(objective, start.ravel()[places], decrement=decrement))
 
 
 def weighted_logistic(
@@ -59,13 +166,9 @@ def weighted_logistic(
         >>> weighted_logistic(np.array([1.0, -1.0]), np.array([1.0, -1.0]), (1.0, 1.0), 0.0)
         (0.0, 0.0)
     """
-    if penalty == 0:
-        for scores in (positives, negatives):
-            as_finite(scores, name)
-        check_spread(np.concatenate([positives, negatives]), name)
-        _check_overlap(positives, negatives, name)
-    sides = positives[None], negatives[None]
-    slopes, intercept = logistic_of_side(*sides, weights, np.array([penalty]), (name,))
+    slopes, intercept = logistic_of_side(
+        positives[None], negatives[None], weights, penalty, (name,)
+    )
     return float(slopes[0]), intercept
 
 
@@ -73,7 +176,7 @@ def logistic_of_side(
     positives: Floats,
     negatives: Floats,
     weights: tuple[float, float],
-    penalty: Floats,
+    penalty: float,
     names: Sequence[str],
 ) -> tuple[Floats, float]:
     """Slopes (k,) and intercept of the weighted logistic regression of a class on k columns.
@@ -82,7 +185,7 @@ def logistic_of_side(
         positives: Scores (k, n) of the positive class.
         negatives: Scores (k, m) of the negative class.
         weights: Weight of every positive and of every negative trial.
-        penalty: Strength of the ridge on each slope, (k,).
+        penalty: Strength of the ridge on each slope.
         names: What the columns are called in messages.
 
     Raises:
@@ -91,6 +194,8 @@ def logistic_of_side(
     scores = np.concatenate([positives, negatives], axis=1)
     for row, name in zip(scores, names, strict=True):
         check_spread(as_finite(row, name), name)
+    if penalty == 0 and len(scores) == 1:
+        _check_overlap(positives, negatives, names[0])
     sizes = [positives.shape[1], negatives.shape[1]]
     sign, weight = np.repeat([1.0, -1.0], sizes), np.repeat(weights, sizes)
     centre, scale = scores.mean(axis=1), scores.std(axis=1)
@@ -167,8 +272,7 @@ def fit_multinomial(
         columns: What the scores are.
     """
     basis, centre, scale = standardised(scores, columns)
-    start = np.zeros((2, basis.size))
-    theta = minimise_pair_loss(basis, multinomial_loss(labels), penalty, start)
+    theta = minimise_pair_loss(basis, multinomial_loss(labels), penalty)
     return unscaled(theta, centre, scale)
 
 
@@ -264,7 +368,7 @@ def _at_least_zero(
     free, tried = allowed.copy(), set[bytes]()
     while True:
         tried.add(free.tobytes())
-        theta = minimise_pair_loss(basis, loss, penalty, np.zeros(free.shape), free)
+        theta = minimise_pair_loss(basis, loss, penalty, free=free)
         weights = theta[:, :-1]
         place = np.unravel_index(int(np.argmin(weights)), weights.shape)
         if weights[place] < 0:
@@ -302,8 +406,8 @@ def _separate_start(basis: Basis, labels: Codes, columns: Columns) -> Floats:
         own = [labels == TrialClass.TARGET, labels == other]
         pos, neg = (basis.columns[side][:, mask] for mask in own)
         weights = 0.5 / pos.shape[1], 0.5 / neg.shape[1]
-        names, ridge = columns.shown[side], np.full(len(pos), 1e-4)
-        start[k, side], start[k, -1] = logistic_of_side(pos, neg, weights, ridge, names)
+        found = logistic_of_side(pos, neg, weights, 1e-4, columns.shown[side])
+        start[k, side], start[k, -1] = found
     return start
 
 

@@ -7,7 +7,7 @@ so that no gradient comes through a stage of others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,14 +15,13 @@ from lightning_sasv.checks import Codes, Floats, is_tensor
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.fusion.calibration import CALIBRATIONS
 from lightning_sasv.fusion.densities import DENSITIES, Config, Stage, State
-from lightning_sasv.fusion.features import ORDERS
+from lightning_sasv.fusion.logistic import ORDERS
 from lightning_sasv.fusion.rules import PLAIN_RULES
 from lightning_sasv.fusion.transforms import CHOSEN
 from lightning_sasv.plugins import Other, Registry, as_other
 from lightning_sasv.trials import TrialClass
 
 
-@runtime_checkable
 class Density(Protocol):
     """Density of the scores of one class; made anew with the settings that a file gives."""
 
@@ -36,7 +35,6 @@ class Density(Protocol):
         """Log density (trials,) of points (columns, trials), up to what all classes share."""
 
 
-@runtime_checkable
 class Calibration(Protocol):
     """Map of scores to two LLRs: target against nontarget, and target against spoof."""
 
@@ -63,25 +61,21 @@ def as_density(thing: Any, **settings: Any) -> Stage:
     """
     if isinstance(thing, Stage):
         return thing
-    one: Density = _made(thing, Density, settings)
+    one: Density = _made(thing, ("start", "fit", "log_prob"), settings)
 
-    def fit(points: Floats, codes: Codes, _: Config) -> State:
-        fits = [_call(one.fit, points[:, codes == code]) for code in TrialClass]
-        return {name: np.stack([np.asarray(own[name], float) for own in fits]) for name in fits[0]}
+    def start(columns: int) -> State:
+        return _stacked([one.start(columns)] * len(TrialClass))
+
+    def fit(points: Floats, codes: Codes) -> State:
+        return _stacked([_call(one.fit, points[:, codes == code]) for code in TrialClass])
 
     def apply(state: State, points: Floats) -> Floats:
         states = [{name: state[name][code] for name in state} for code in TrialClass]
-        shape = points.shape[1:]
-        spoof, target, nontarget = (
-            _shaped(_call(one.log_prob, own, points), shape) for own in states
-        )
+        found = [_call(one.log_prob, own, points) for own in states]
+        spoof, target, nontarget = (_shaped(own, points.shape[1:]) for own in found)
         return np.stack([target - nontarget, target - spoof])
 
-    def start(config: Config) -> State:
-        own = one.start(config["columns"].scores)
-        return {name: np.stack([np.asarray(value, float)] * 3) for name, value in own.items()}
-
-    return Stage(start, fit, _on_arrays(apply))
+    return _stage(start, fit, apply)
 
 
 def as_calibration(thing: Any, **settings: Any) -> Stage:
@@ -97,25 +91,16 @@ def as_calibration(thing: Any, **settings: Any) -> Stage:
     """
     if isinstance(thing, Stage):
         return thing
-    one: Calibration = _made(thing, Calibration, settings)
-
-    def start(config: Config) -> State:
-        own = one.start(len(config["columns"].names))
-        return {name: np.asarray(value, float) for name, value in own.items()}
-
-    def fit(scores: Floats, codes: Codes, _: Config) -> State:
-        own = _call(one.fit, scores, codes)
-        return {name: np.asarray(value, float) for name, value in own.items()}
-
-    def apply(state: State, scores: Floats) -> Floats:
-        return _shaped(_call(one.apply, state, scores), (2, *scores.shape[1:]))
-
-    return Stage(start, fit, _on_arrays(apply))
+    one: Calibration = _made(thing, ("start", "fit", "apply"), settings)
+    return _stage(
+        one.start,
+        lambda scores, codes: _call(one.fit, scores, codes),
+        lambda state, scores: _shaped(_call(one.apply, state, scores), (2, *scores.shape[1:])),
+    )
 
 
-def _made(thing: Any, kind: Any, settings: dict[str, Any]) -> Any:
-    """An object of the kind, of a class or as it is."""
-    names = [name for name in ("start", "fit", "log_prob", "apply") if hasattr(kind, name)]
+def _made(thing: Any, names: tuple[str, ...], settings: dict[str, Any]) -> Any:
+    """An object with these methods, of a class or as it is."""
     lacking = [name for name in names if not callable(getattr(thing, name, None))]
     if lacking:
         raise InputError(f"it lacks {', '.join(lacking)}")
@@ -140,17 +125,32 @@ def _shaped(values: Any, shape: tuple[int, ...]) -> Floats:
     return found
 
 
-def _on_arrays(apply: Callable[[State, Any], Any]) -> Callable[[State, Any, Config], Any]:
-    """A function of arrays that takes tensors as well, and gives what it was given."""
+def _stacked(states: list[State]) -> State:
+    """States of the classes as one."""
+    return {name: np.stack([np.asarray(own[name], float) for own in states]) for name in states[0]}
+
+
+def _stage(
+    start: Callable[[int], State],
+    fit: Callable[[Floats, Codes], State],
+    apply: Callable[[State, Floats], Floats],
+) -> Stage:
+    """A stage of functions of arrays that takes tensors as well, and gives what it was given."""
+
+    def in_floats(state: State) -> State:
+        return {name: np.asarray(value, float) for name, value in state.items()}
 
     def on_arrays(state: State, scores: Any, _: Config) -> Any:
         if not is_tensor(scores):
-            return np.asarray(apply(state, scores), float)
+            return apply(state, scores)
         arrays = {name: value.numpy(force=True) for name, value in state.items()}
-        found = np.asarray(apply(arrays, scores.numpy(force=True)), float)
-        return scores.new_tensor(found)
+        return scores.new_tensor(apply(arrays, scores.numpy(force=True)))
 
-    return on_arrays
+    return Stage(
+        lambda config: in_floats(start(len(config["columns"].names))),
+        lambda scores, codes, _: in_floats(fit(scores, codes)),
+        on_arrays,
+    )
 
 
 PARTS: dict[str, Registry[Any]] = {
@@ -190,20 +190,23 @@ def check_settings(config: Config) -> None:
 
 def _check_order(config: Config) -> None:
     """Raise at an order, or a choice by cross-validation, that the stages have no use for."""
-    order, transform = config["order"], config["transform"]
-    if order not in (*ORDERS, CHOSEN):
-        hint = meant(order, (*ORDERS, CHOSEN)) if isinstance(order, str) else ""
-        raise InputError(
-            f"unknown order {order!r}; expected one of {', '.join((*ORDERS, CHOSEN))}{hint}"
-        )
+    order, known = config["order"], (*ORDERS, CHOSEN)
+    if order not in known:
+        hint = meant(order, known) if isinstance(order, str) else ""
+        raise InputError(f"unknown order {order!r}; expected one of {', '.join(known)}{hint}")
     if order != "linear" and config["calibration"] != "multinomial":
         raise InputError(f"order: {order} needs calibration: multinomial")
-    words = [transform] if isinstance(transform, str) else [*transform.values()]
-    chosen = {"order": order == CHOSEN, "penalty": config["penalty"] == CHOSEN}
-    chosen["transform"] = CHOSEN in words
-    for name in (name for name, asked in chosen.items() if asked):
+    for name in chosen_by_cv(config):
         if config["calibration"] != "multinomial" or config["density"] is not None:
             raise InputError(f"{name}: cv needs calibration: multinomial without a density")
+
+
+def chosen_by_cv(config: Config) -> list[str]:
+    """Names of the settings that are chosen by cross-validation."""
+    transform = config["transform"]
+    words = [transform] if isinstance(transform, str) else transform.values()
+    asked = {"order": [config["order"]], "penalty": [config["penalty"]], "transform": words}
+    return [name for name, own in asked.items() if CHOSEN in own]
 
 
 def named_parts(**given: Any) -> dict[str, str | Other | None]:

@@ -9,18 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.base import Fusion
+from lightning_sasv.fusion.base import SIZED_BY_DATA, Fusion, columns_of
 from lightning_sasv.fusion.columns import DevTrials
 from lightning_sasv.fusion.densities import State
-from lightning_sasv.fusion.doubts import FAILED, FitWarning, Where, numbered
-from lightning_sasv.fusion.examining import examine
+from lightning_sasv.fusion.doubts import FAILED, FitWarning, Where, examine, numbered
 from lightning_sasv.fusion.guards import SingularError
-from lightning_sasv.fusion.state import columns_of, layout_of
-from lightning_sasv.fusion.transforms import check_transforms
 from lightning_sasv.trials import FusedScores
-
-SIZED_BY_DATA = ("calibration.knots", "calibration.llrs", "transform.value")
-"""Buffers whose last axis is as long as the data made it."""
 
 
 class FusionSystem(Fusion, nn.Module):
@@ -100,19 +94,17 @@ class FusionSystem(Fusion, nn.Module):
                 an unknown label, a class without trials, or lengths that do not agree; what was
                 learned before stays.
         """
-        given = {"quality": quality, "columns": columns}
-        given |= {"speakers": speakers} if self.needs_speakers else {}
-        more = {key: value for key, value in given.items() if value is not None}
+        more = {"speakers": speakers, "quality": quality, "columns": columns}
         trials = self.dev_trials(asv, cm, labels, **more)
         try:
-            self.store(self.fit_state(asv, cm, labels, **more))
+            self.store(self.fit_state(trials))
         except SingularError:
             raise
         except InputError as error:
-            doubts = examine(self.config | {"trim": self.trim}, {}, trials, None, where)
+            doubts = self._examine({}, trials, where)
             causes = [one["text"] for one in doubts if one["code"] == "dominated"][:1]
             raise InputError("; ".join([str(error), *causes])) from None
-        self.warnings = self._examine(trials, where)
+        self.warnings = self._examine(self.arrays(), trials, where)
         return self
 
     def forget(self, reason: str) -> None:
@@ -124,11 +116,11 @@ class FusionSystem(Fusion, nn.Module):
         self, asv: Any, cm: Any, labels: Any, where: Where = numbered, **more: Any
     ) -> list[FitWarning]:
         """What makes the fit to these development trials doubtful; arguments as for ``fit``."""
-        return self._examine(self.dev_trials(asv, cm, labels, **more), where)
+        return self._examine(self.arrays(), self.dev_trials(asv, cm, labels, **more), where)
 
-    def _examine(self, trials: DevTrials, where: Where) -> list[FitWarning]:
-        state = self.arrays()
-        fused = self.fuse_pairs(state, trials.scores, trials.columns).sasv
+    def _examine(self, state: State, trials: DevTrials, where: Where) -> list[FitWarning]:
+        """The same; the state of a fit that failed is empty."""
+        fused = self.fuse_pairs(state, trials.scores, trials.columns).sasv if state else None
         return examine(self.config | {"trim": self.trim}, state, trials, fused, where)
 
     def forward(self, asv: Any, cm: Any, quality: Any = None) -> FusedScores:
@@ -223,6 +215,5 @@ class FusionSystem(Fusion, nn.Module):
             n: state_dict[prefix + n].numpy(force=True) for n in names if prefix + n in state_dict
         }
         columns = columns_of(found)
-        check_transforms(found, len(columns.names))
-        start = self.start_state(*layout_of(found, columns))
-        self.store(start | {"fitted": self.fitted.numpy(force=True)})
+        self.store(self.start_state(columns) | {"fitted": self.fitted.numpy(force=True)})
+        self.columns = columns

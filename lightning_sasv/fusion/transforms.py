@@ -23,14 +23,13 @@ import numpy as np
 
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.fusion.calibration import interpolate
-from lightning_sasv.fusion.columns import Columns
+from lightning_sasv.fusion.columns import IGNORED, Columns
 from lightning_sasv.fusion.densities import Config, Single, Stage, State
 from lightning_sasv.fusion.logistic import class_weights
-from lightning_sasv.numerics import namespace
+from lightning_sasv.numerics import interpolate, namespace
 
 TRANSFORMS = ("none", "standard", "logit", "rank")
-CHOSEN, IGNORED = "cv", "ignored"
+CHOSEN = "cv"
 WORDS = (*TRANSFORMS, IGNORED)
 """What a state can hold, by number."""
 SMALLEST_SHARE = 1e-7
@@ -189,7 +188,7 @@ def _start(config: Config) -> State:
 TRANSFORM = Stage(
     _start,
     lambda scores, codes, config: fit_transforms(
-        config["words"], scores, codes, config["columns"].shown
+        config["columns"].transforms, scores, codes, config["columns"].shown
     ),
     lambda state, scores, _: apply_transforms(state, scores),
     _single,

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from lightning_sasv.checkpoints import AtomicCheckpointIO, need_trust
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import is_inside
-from lightning_sasv.fusion.system import SIZED_BY_DATA
+from lightning_sasv.fusion.base import SIZED_BY_DATA
 from lightning_sasv.models.heads import make_head
 from lightning_sasv.plain import settings_of
 

@@ -10,8 +10,13 @@ import pytest
 from lightning_sasv.decisions import PRESETS, CostModel, accept, inversions
 from lightning_sasv.fusion import build_system
 from lightning_sasv.fusion.columns import Columns
-from lightning_sasv.fusion.features import Basis, minimise_pair_loss
-from lightning_sasv.fusion.logistic import fit_monotone, fit_multinomial, multinomial_loss
+from lightning_sasv.fusion.logistic import (
+    Basis,
+    fit_monotone,
+    fit_multinomial,
+    minimise_pair_loss,
+    multinomial_loss,
+)
 from lightning_sasv.trials import FusedScores
 
 

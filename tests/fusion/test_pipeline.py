@@ -47,13 +47,13 @@ def test_no_fit_ever_sees_other_labels_or_scores_than_those_of_dev(dev, unseen, 
     seen = []
     original = system.FusionSystem.fit_state
 
-    def spy(self, *columns):
-        seen.append(columns)
-        return original(self, *columns)
+    def spy(self, trials):
+        seen.append(trials)
+        return original(self, trials)
 
     monkeypatch.setattr(system.FusionSystem, "fit_state", spy)
     fit_and_fuse(dev, unseen)
     assert len(seen) == len(ALONE)
-    for columns in seen:
-        for column, expected in zip(columns, (dev.asv, dev.cm, dev.label), strict=True):
-            assert np.array_equal(column, expected)
+    for trials in seen:
+        assert np.array_equal(trials.scores, [dev.asv, dev.cm])
+        assert np.array_equal(trials.codes, dev.label)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lightning_sasv.decisions import PRESETS, CostModel, accept, empirical_cost
 from lightning_sasv.fusion import FusionSystem
+from lightning_sasv.fusion.choice import eer_loss, grid_search, least_risk_rho
 from lightning_sasv.fusion.densities import gaussian_log_prob
 from lightning_sasv.fusion.rules import fuse_nonlinear
-from lightning_sasv.fusion.search import eer_loss, grid_search, least_risk_rho
 from tests.metrics.oracles import asvspoof_eer
 
 

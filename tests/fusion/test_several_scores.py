@@ -27,8 +27,7 @@ from lightning_sasv.fusion import (
 )
 from lightning_sasv.fusion.choice import PENALTIES, choose, folds_of
 from lightning_sasv.fusion.columns import Columns, dev_trials
-from lightning_sasv.fusion.features import ORDERS, Basis
-from lightning_sasv.fusion.logistic import multinomial_loss
+from lightning_sasv.fusion.logistic import ORDERS, Basis, multinomial_loss
 from lightning_sasv.fusion.transforms import apply_transforms, fit_transforms
 from tests.fusion.conftest import ALONE
 

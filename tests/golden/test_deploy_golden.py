@@ -19,8 +19,7 @@ from lightning_sasv.decisions import (
 from lightning_sasv.fitted import frozen
 from lightning_sasv.fusion import FusionSystem, fit_systems
 from lightning_sasv.fusion.conformal import measure
-from lightning_sasv.fusion.features import Basis
-from lightning_sasv.fusion.logistic import multinomial_loss
+from lightning_sasv.fusion.logistic import Basis, multinomial_loss
 from lightning_sasv.metrics.functional import cllr, sasv_eers
 from lightning_sasv.report.decided import decided
 from lightning_sasv.scores import read_scores, read_table
