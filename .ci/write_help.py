@@ -8,8 +8,9 @@ from pathlib import Path
 
 from lightning_sasv.cli import with_functions
 from lightning_sasv.commands.completions import completions
+from lightning_sasv.commands.parsers import help_text
 from lightning_sasv.commands.schemas import schemas
-from lightning_sasv.commands.train import STAGES, help_text
+from lightning_sasv.commands.train import STAGES
 
 PACKAGE = Path(__file__).parents[1] / "lightning_sasv"
 

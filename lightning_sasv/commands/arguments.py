@@ -18,10 +18,11 @@ import inspect
 import json
 import re
 from argparse import Action
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
+from itertools import takewhile
 from typing import Any, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -36,6 +37,8 @@ from lightning_sasv.terminal import fail
 _OF_COMMANDS = ("tell", "begin")
 SEVERAL = list[str] | None
 """Type of options that take several words."""
+DESTROYS = {"overwrite": "to replace results", "forget": "to remove a speaker's model"}
+"""Options that the user alone can give, and what for."""
 _TYPE = re.compile(
     r" ?\((?P<required>required, )?type: (?P<type>.*?)(?:, default: (?P<default>.*))?\)$", re.DOTALL
 )
@@ -126,8 +129,8 @@ class OneLineErrors:
             config: Any = super().parse_args(args, *others, **more)  # type: ignore[misc]
         except ImportError as error:  # a class in the place of a section
             self.error(str(error), error)
-        check_overwrite(bool(config.get("overwrite")), args or ())
-        check_typed("forget", bool(config.get("forget")), args or (), "to remove a speaker's model")
+        for option in DESTROYS:
+            check_typed(option, config.get(option), args or ())
         return config
 
     def format_help(self, *args: Any, **kwargs: Any) -> str:
@@ -155,18 +158,13 @@ def suggestion(message: str, parser: Any) -> str:
     return meant(option, known) if option else meant(key, [name.lstrip("-") for name in known])
 
 
-def check_overwrite(wanted: bool, words: Sequence[str]) -> None:
-    """Let the user alone say that something is to be replaced, not a file that somebody sent."""
-    check_typed("overwrite", wanted, words, "to replace results")
-
-
-def check_typed(option: str, wanted: bool, words: Sequence[str], what: str) -> None:
-    """Refuse an option that destroys something where a file gave it."""
+def check_typed(option: str, wanted: object, words: Sequence[str]) -> None:
+    """Let the user alone ask for what destroys something, not a file that somebody sent."""
     typed = any(word.partition("=")[0] == f"--{option}" for word in words) and not from_file()
     if wanted and not typed and not program().trust_config:
         raise InputError(
-            f"{option}: a file cannot ask {what}; give --{option} on the command line, or trust "
-            "the file with --trust-config"
+            f"{option}: a file cannot ask {DESTROYS[option]}; give --{option} on the command line, "
+            "or trust the file with --trust-config"
         )
 
 
@@ -279,16 +277,32 @@ def options_from_files(function: Callable[..., Any], words: Sequence[str]) -> li
     Raises:
         InputError: A file says something that the command cannot use.
     """
-    found, rest = list[str](), with_shipped(words)
-    while rest:
-        option, sign, file = rest.pop(0).partition("=")
-        if option not in ("-c", "--config") or not (sign or rest):
-            found.append(f"{option}{sign}{file}")
-            continue
-        file = file if sign else rest.pop(0)
+
+    def options(file: str) -> Iterator[str]:
         for key, value in _settings(function, read_yaml(file), file):
-            check_overwrite(bool(value) and key == "overwrite", words)
-            found.append(f"--{key}={value if isinstance(value, str) else json.dumps(value)}")
+            if key in DESTROYS:
+                check_typed(key, value, words)
+            yield f"--{key}={value if isinstance(value, str) else json.dumps(value)}"
+
+    return replaced(with_shipped(words), ("-c", "--config"), options)
+
+
+def replaced(
+    words: Sequence[str], options: Collection[str], others: Callable[[str], Iterable[str]]
+) -> list[str]:
+    """The words, with others in place of each of these options and its value.
+
+    Example:
+        >>> replaced(["fit", "--a", "1", "--b=2"], ["--a", "--b"], lambda value: [f"--c={value}"])
+        ['fit', '--c=1', '--c=2']
+    """
+    found, rest = list[str](), list(words)
+    while rest:
+        option, sign, value = rest.pop(0).partition("=")
+        if option in options and (sign or rest):
+            found += others(value if sign else rest.pop(0))
+        else:
+            found.append(f"{option}{sign}{value}")
     return found
 
 
@@ -324,32 +338,46 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
         function: The command.
         words: What stands after the command's name.
     """
-    hints = get_type_hints(function)
-    also: dict[str, str] = vars(function).get("also", {})
-    options, places, rest = list[str](), list[str](), with_underscores(words)
+    hints, also = get_type_hints(function), vars(function).get("also", {})
+    passes = hints.get("options") == SEVERAL  # to another command what this one does not know
+    known = {*option_names(function), "help", "print_config"}
+    options, places, passed = list[str](), list[str](), list[str]()
+    several: dict[str, list[str]] = {}
+    rest = with_underscores(words)
     rest = options_from_files(function, rest) if also else rest
-    passes = hints.get("options") == SEVERAL
-    rest, passed = _for_others(function, rest) if passes else (rest, [])
-    rest, several = (rest, []) if passes else _several(hints, rest)
     while rest:
         word = rest.pop(0)
+        name, sign, value = word[2:].partition("=")
+        name = also.get(name, name)
+        values = [value] if sign else [*takewhile(lambda one: not one.startswith("--"), rest)]
         if not word.startswith("--"):
             (options if word == "-h" else places).append(word)
-            continue
-        name, sign, value = word.partition("=")
-        name = f"--{also.get(name[2:], name[2:])}"
-        if sign:
-            options.append(f"{name}={value}")
-        elif hints.get(name[2:]) is bool and (not rest or rest[0] not in ("true", "false")):
-            options.append(f"{name}=true")
-        elif rest and not rest[0].startswith("--") and name not in ("--help", "--print_config"):
-            value = rest.pop(0)
-            options += [f"{name}={value}"] if re.match(r"-[^-\d]", value) else [name, value]
+        elif passes and name not in known:
+            passed.append(f"{word}={rest.pop(0)}" if values and not sign else word)
+        elif hints.get(name) == SEVERAL and not passes:
+            several.setdefault(name, []).extend(values)
+            del rest[: 0 if sign else len(values)]
         else:
-            options.append(name)
+            options += [f"--{name}={value}"] if sign else _option(name, hints, rest)
     places, given = _placed(function, hints, places)
-    options = several + given + _keys_together(options)
+    given += [f"--{name}={_listed(files)}" for name, files in several.items() if files]
+    options = given + _keys_together(options)
     return places + options + [f"--options={json.dumps(passed)}"] * bool(passed)
+
+
+def _option(name: str, hints: Mapping[str, Any], rest: list[str]) -> list[str]:
+    """An option without a sign, with the value that follows it, if any."""
+    if hints.get(name) is bool and (not rest or rest[0] not in ("true", "false")):
+        return [f"--{name}=true"]
+    if not rest or rest[0].startswith("--") or name in ("help", "print_config"):
+        return [f"--{name}"]
+    value = rest.pop(0)
+    return [f"--{name}={value}"] if re.match(r"-[^-\d]", value) else [f"--{name}", value]
+
+
+def _listed(files: Sequence[str]) -> str:
+    """Several words as one; a list may have been given as such."""
+    return files[0] if files[0].startswith("[") else json.dumps(files)
 
 
 def _placed(
@@ -364,40 +392,6 @@ def _placed(
     if hints[first] == SEVERAL:
         return [], [f"--{first}={json.dumps(places)}"]
     return places[1:], [f"--{first}={places[0]}"]
-
-
-def _several(hints: Mapping[str, Any], words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The other words, and options of several files with all of theirs."""
-    others, found, rest = list[str](), dict[str, list[str]](), list(words)
-    while rest:
-        word = rest.pop(0)
-        name, sign, value = word.partition("=")
-        if not (name.startswith("--") and hints.get(name[2:]) == SEVERAL):
-            others.append(word)
-            continue
-        files = found.setdefault(name, [])
-        files += [value] if sign else []
-        while not sign and rest and not rest[0].startswith("--"):
-            files.append(rest.pop(0))
-    written = {
-        n: one[0] if one[0][:1] == "[" else json.dumps(one) for n, one in found.items() if one
-    }
-    return others, [f"{name}={text}" for name, text in written.items()]
-
-
-def _for_others(function: Callable[..., Any], words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of a command, and options in them that it hands on because it has none such."""
-    known = {*option_names(function), "help", "print_config"}
-    own, others, rest = list[str](), list[str](), list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--") or word[2:].partition("=")[0] in known:
-            own.append(word)
-        elif "=" in word or not rest or rest[0].startswith("--"):
-            others.append(word)
-        else:
-            others.append(f"{word}={rest.pop(0)}")
-    return own, others
 
 
 def _keys_together(options: list[str]) -> list[str]:

@@ -2,12 +2,14 @@
 
 Lightning's command line makes an object of each ``class_path``. What it may be is listed in
 ``commands/loading.py``; here it is seen to that it stands where its kind is asked for, and that its
-arguments are plain. What is made is looked up once more (:func:`make`).
+arguments are plain. What is made is looked up once more (:func:`make`); where it fails, and what
+errors of Lightning's mean to the user, is said in a line (:func:`as_message`).
 """
 
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
 import sys
 import traceback
@@ -20,14 +22,18 @@ from typing import Any, get_args, get_type_hints
 
 import torch
 from jsonargparse import Namespace
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.loggers import CometLogger, Logger, MLFlowLogger, WandbLogger
 from pytorch_lightning.plugins import CheckpointIO
 
 from lightning_sasv import gate
-from lightning_sasv.commands.loading import KINDS, Factory, library, typed
-from lightning_sasv.errors import InputError
+from lightning_sasv.commands.arguments import one_line
+from lightning_sasv.commands.loading import KINDS, Factory, below, library, typed
+from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import is_file, read_yaml
 from lightning_sasv.loggers import check_comet, check_workspace, mlflow_folder
+from lightning_sasv.models import SASVModule
+from lightning_sasv.models.training import Choice
 
 _THEME = "pytorch_lightning.callbacks.progress.rich_progress.RichProgressBarTheme"
 """Colours: a group of plain values that a file fills without naming it."""
@@ -212,6 +218,33 @@ def _classes(hint: Any) -> Iterator[type]:
         yield from _classes(part) if not isinstance(part, list) else ()
 
 
+def optimisation(config: Namespace) -> tuple[Choice | None, Choice | None]:
+    """The optimiser and the schedule that a command was given, checked by :func:`check_command`.
+
+    Raises:
+        InputError: A learning rate of ours beside an optimiser that has its own.
+    """
+    settings = inspect.signature(SASVModule).parameters
+    for name in ("lr", "weight_decay") if config.get("optimizer") else ():
+        usual, given = settings[name].default, config.model[name]
+        if given != usual:
+            raise InputError(
+                f"model.{name} {given:g} is that of our Adam; give --optimizer.{name} instead (a "
+                f"configuration's is put out of use by --model.{name} {usual:g})"
+            )
+    first, second = (_chosen(config.get(key)) for key in OPTIMISATION)
+    return first, second
+
+
+def _chosen(spec: Any) -> Choice | None:
+    if not spec:
+        return None
+    name = spec["class_path"]
+    kind = library().get(name) or typed().get(name) or pkgutil.resolve_name(name)
+    given = [spec.get(key) or {} for key in ("init_args", "dict_kwargs")]
+    return Choice(kind, {name: value for part in given for name, value in dict(part).items()})
+
+
 _objects: list[object] = []
 """What this command has made of classes of others."""
 
@@ -258,3 +291,52 @@ def blamed(error: BaseException) -> InputError | None:
         if any(frame.f_locals.get("self") is one for one in _objects):
             return InputError(_failure(type(frame.f_locals["self"]), error))
     return None
+
+
+_LOST_PROCESS = ("Connection closed by peer", "gloo", "NCCL", "Timed out waiting")
+_LIGHTNING = ("pytorch_lightning", "lightning_fabric")
+
+
+def _is_lightnings(error: Exception) -> bool:
+    """Whether Lightning itself says that a value is none, e.g. a strategy for another device."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    return isinstance(error, ValueError | TypeError | RuntimeError) and package in _LIGHTNING
+
+
+def _of_object(text: str) -> str:
+    """What is said of an object that could not be made, without the other things it could be."""
+    found = FAILED.search(text)  # one of several loggers, say
+    refused = re.search(r"\[Errno \d+\] ([^:]+): ('[^']*')", text)
+    if refused:
+        return f"cannot use {refused[2]}: {refused[1]}; choose another file or directory"
+    return found[0] if found else text
+
+
+def _of_system(error: OSError) -> InputError | None:
+    """What an error with a file means; one of a stream is a matter of the terminal."""
+    if error.filename is not None:
+        where = f"cannot use {error.filename}: {error.strerror}"
+        return InputError(f"{where}; choose another file or directory")
+    if error.strerror:
+        return None
+    return InputError(one_line(str(error)))  # Lightning's own text, e.g. of a missing checkpoint
+
+
+def as_message(error: Exception) -> InputError | RunError | None:
+    """What an error of Lightning's means to the user; nothing for a mistake of ours."""
+    if isinstance(error, OSError):
+        return _of_system(error)
+    found = below(error)
+    if found is not None:
+        return found
+    if isinstance(error, ValueError) and "Does not validate against" in str(error):
+        return InputError(_of_object(one_line(str(error))))
+    if isinstance(error, MisconfigurationException) or _is_lightnings(error):
+        return InputError(f"the Trainer refuses its settings: {one_line(str(error))}")
+    if isinstance(error, RuntimeError) and any(word in str(error) for word in _LOST_PROCESS):
+        return RunError(
+            "another process of this run died or did not answer in time; its own message stands "
+            "above. Resume with --ckpt_path last"
+        )
+    return blamed(error)

@@ -1,8 +1,11 @@
-"""Parsers of the commands, for texts that are made of their options: schemas and completions."""
+"""Parsers of the commands, for texts that are made of their options: help, schemas, completions."""
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from typing import Any
 
 from jsonargparse import ArgumentParser, auto_parser
@@ -40,3 +43,19 @@ def command_parser(command: str, function: Callable[..., Any]) -> ArgumentParser
         parser_class=arguments.CommandParser,
         as_positional=arguments.by_position(function),
     )
+
+
+def help_text(command: str) -> str:
+    """The help of a training command as its parser has it, 100 columns wide.
+
+    It takes seconds to make and is shipped in ``commands/help``: ``make help-texts`` renews it.
+    """
+    width, shown = os.environ.get("COLUMNS"), io.StringIO()
+    os.environ["COLUMNS"] = "100"
+    try:
+        with redirect_stdout(shown), suppress(SystemExit):
+            train([command, "--help"])
+    finally:
+        os.environ.pop("COLUMNS")
+        os.environ.update({} if width is None else {"COLUMNS": width})
+    return shown.getvalue()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,14 @@ from lightning_sasv.callbacks.run_folder import is_dry_run
 from lightning_sasv.callbacks.standard import settle
 from lightning_sasv.callbacks.write_results import check_results, finish, written_folder
 from lightning_sasv.checkpoints import is_remote, need_trust
-from lightning_sasv.commands.arguments import CommandHelp, OneLineErrors, check_overwrite
-from lightning_sasv.commands.configs import check_command, check_readable, make
-from lightning_sasv.commands.failures import as_message
+from lightning_sasv.commands.arguments import CommandHelp, OneLineErrors, check_typed, replaced
+from lightning_sasv.commands.configs import (
+    as_message,
+    check_command,
+    check_readable,
+    make,
+    optimisation,
+)
 from lightning_sasv.commands.from_checkpoint import Origin, data_of, go_on_logging, model_of
 from lightning_sasv.commands.loading import (
     check_words,
@@ -37,10 +41,14 @@ from lightning_sasv.commands.loading import (
     open_imports,
     read_within_limits,
 )
-from lightning_sasv.commands.optimisation import optimisation
-from lightning_sasv.commands.requeue import NoteJob, requeueing
 from lightning_sasv.commands.run_folder import ConfigOfBegun, taken
-from lightning_sasv.commands.runs import find_checkpoint, go_on_in_place, place_results
+from lightning_sasv.commands.runs import (
+    NoteJob,
+    find_checkpoint,
+    go_on_in_place,
+    place_results,
+    requeueing,
+)
 from lightning_sasv.console import print_checked, print_notes, print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
@@ -162,7 +170,7 @@ class SASVCLI(LightningCLI):
         super().parse_arguments(parser, args)
         stage = self.config.subcommand
         told = self.config[stage]
-        check_overwrite(told.overwrite, args)
+        check_typed("overwrite", told.overwrite, args)
         path = find_checkpoint(stage, told, self.note.words)
         self.origin = None if path is None or is_remote(path) else Origin.read(path)
         if isinstance(told.seed_everything, bool):
@@ -355,22 +363,17 @@ def with_systems(args: Sequence[str]) -> list[str]:
         >>> with_systems(["fit", "--systems", "L3c,B1"])
         ['fit', '--model.systems=["L3c", "B1"]']
     """
-    found, rest = list[str](), list(args)
-    while rest:
-        word = rest.pop(0)
-        option, sign, text = word.partition("=")
-        if option not in ("--systems", "--model.systems") or not (sign or rest):
-            found.append(word)
-            continue
-        text = text if sign else rest.pop(0)
-        if "${" in text or not text.strip("[] "):  # the value of another key, or none
-            found.append(f"--model.systems={text}")
-            continue
-        systems = read_systems(text)
-        found.append(f"--model.systems={json.dumps(list(systems))}")
-        if own := own_systems(systems):
-            found.append(f"--model.own_systems={json.dumps(own)}")
-    return found
+    return replaced(args, ("--systems", "--model.systems"), _as_settings)
+
+
+def _as_settings(text: str) -> Iterator[str]:
+    if "${" in text or not text.strip("[] "):  # the value of another key, or none
+        yield f"--model.systems={text}"
+        return
+    systems = read_systems(text)
+    yield f"--model.systems={json.dumps(list(systems))}"
+    if own := own_systems(systems):
+        yield f"--model.own_systems={json.dumps(own)}"
 
 
 @contextmanager
@@ -437,19 +440,3 @@ def train(args: Sequence[str], line: type[SASVCLI] = SASVCLI) -> SASVCLI:
         if known is None:
             raise
         raise known from None
-
-
-def help_text(command: str) -> str:
-    """The help of a training command as its parser has it, 100 columns wide.
-
-    It takes seconds to make and is shipped in ``commands/help``: ``make help-texts`` renews it.
-    """
-    width, shown = os.environ.get("COLUMNS"), io.StringIO()
-    os.environ["COLUMNS"] = "100"
-    try:
-        with redirect_stdout(shown), suppress(SystemExit):
-            train([command, "--help"])
-    finally:
-        os.environ.pop("COLUMNS")
-        os.environ.update({} if width is None else {"COLUMNS": width})
-    return shown.getvalue()

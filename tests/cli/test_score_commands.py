@@ -287,6 +287,17 @@ def options_only(*, dev: str, number: int = 1, allow_missing: bool = False) -> N
     """Another one."""
 
 
+def short_names(*, files: list[str] | None = None, seeds: str = "1") -> None:
+    """One whose options have other names, and take several files."""
+
+
+def hands_on(*, file: str, options: list[str] | None = None) -> None:
+    """One that hands on options that it does not have."""
+
+
+vars(short_names)["also"] = {"seed_everything": "seeds"}
+
+
 @pytest.mark.parametrize(
     ("function", "words", "expected"),
     [
@@ -301,6 +312,20 @@ def options_only(*, dev: str, number: int = 1, allow_missing: bool = False) -> N
         (command, ["--key", "a", "--key=b", "--by", "key"], ["--by", "key", "--key=a,b"]),
         (command, ["--columns", "-,score"], ["--columns=-,score"]),
         (options_only, ["--dev", "x", "--number", "-1"], ["--dev", "x", "--number", "-1"]),
+        (short_names, ["--seed-everything=3"], ["--seeds=3"]),
+        (short_names, ["--seed_everything", "3"], ["--seeds", "3"]),
+        (
+            short_names,
+            ["--seeds", "2", "--files", "a", "b"],
+            ['--files=["a", "b"]', "--seeds", "2"],
+        ),
+        (short_names, ["--files=a", "--files", "b"], ['--files=["a", "b"]']),
+        (short_names, ["--files=[a]"], ["--files=[a]"]),
+        (
+            hands_on,
+            ["--file", "f", "--x=1", "--y", "2"],
+            ["--file", "f", '--options=["--x=1", "--y=2"]'],
+        ),
     ],
 )
 def test_words_of_the_command_line(

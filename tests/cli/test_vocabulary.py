@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from lightning_sasv.cli import main
-from lightning_sasv.commands.train import STAGES, help_text, train
+from lightning_sasv.commands.parsers import help_text
+from lightning_sasv.commands.train import STAGES, train
 from lightning_sasv.program import shipped_configs, with_shipped
 from tests.helpers import failure_of
 
