@@ -20,8 +20,8 @@ import torch
 from lightning_fabric.plugins import TorchCheckpointIO
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, sha256
-from lightning_sasv.plain import CLASS_KEYS, fits, is_address, is_plain, settings_of, texts
+from lightning_sasv.files import atomic_path, is_address, sha256
+from lightning_sasv.gate import CLASS_KEYS, fits, is_plain, settings_of, texts
 from lightning_sasv.program import program
 from lightning_sasv.tensor_files import read_tensor_file
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.limits import TEXT_BYTES, parse_json, parse_yaml
-from lightning_sasv.plain import is_address
 
 _CHUNK = 2**20
 _MOST_THREADS = 1024
@@ -113,6 +112,16 @@ def _publish(temporary: Path, path: Path, mode: int) -> None:
     os.umask(umask)
     temporary.chmod(mode & ~umask)
     temporary.replace(path)
+
+
+def is_address(path: object) -> bool:
+    """Whether a path leads to another file system than this machine's.
+
+    Example:
+        >>> [is_address(path) for path in ("x.ckpt", "file:///x.ckpt", "filecache::x")]
+        [False, True, True]
+    """
+    return "://" in str(path) or "::" in str(path)
 
 
 def is_inside(folder: str | Path, path: str | Path) -> bool:

@@ -5,22 +5,27 @@ class runs any code. So a file may name what is listed, at places that ask for i
 values as arguments. Names that the user typed on the command line are the user's own choice, that
 very name each; ``--trust-config`` lets files name everything. Python code that calls a function of
 this package makes its own choices too: the gate stands only while a command runs.
+
+Plain values are numbers, truth values, texts, nothing, and containers of them; whether they are
+what a class takes is said by :func:`fits`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import Enum
+from inspect import Parameter, signature
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.limits import parse_yaml
-from lightning_sasv.plain import CLASS_KEYS
 from lightning_sasv.program import ENVIRONMENT, from_file, program
 from lightning_sasv.terminal import clean
 
@@ -35,6 +40,9 @@ _FRONT_ENDS = {
 }
 FRONT_ENDS = frozenset({*_FRONT_ENDS, *(f"{name}.from_checkpoint" for name in _FRONT_ENDS)})
 """Front ends that a file may name."""
+
+CLASS_KEYS = ("class_path", "init_args", "dict_kwargs", "_class_path", "_instantiator")
+"""Keys by which a mapping asks for an object."""
 
 PLAIN = (int, float, str, type(None), timedelta, Enum, PathLike)
 """Values that run nothing; lists and mappings of them are plain as well."""
@@ -179,3 +187,108 @@ def source(text: str) -> str:
 def shown(text: str) -> str:
     """A text of a file for a message: short, and without control characters."""
     return clean(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every text in a value, at any depth; keys of mappings are texts too.
+
+    Example:
+        >>> list(texts({"a": ["b", {"c": 1}]}))
+        ['a', 'b', 'c']
+    """
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        parts = value.items() if isinstance(value, dict) else value
+        for part in parts:
+            yield from texts(part)
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value is a number, a truth value, a text, nothing, or a container of such.
+
+    Example:
+        >>> is_plain({"a": [1, (None, "b")]}), is_plain([print])
+        (True, False)
+    """
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and is_plain(item) for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def settings_of(owner: type) -> dict[str, Parameter]:
+    """The arguments that a class is made with, those handed on to its bases too.
+
+    Annotations are types; :data:`inspect.Parameter.empty` where there is none.
+    """
+    known: dict[str, Parameter] = {}
+    for one in (one for one in owner.__mro__ if "__init__" in vars(one)):
+        parameters = list(signature(one.__init__).parameters.values())[1:]  # type: ignore[misc]
+        hints = get_type_hints(one.__init__)  # type: ignore[misc]
+        for each in parameters:
+            if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+                kind = hints.get(each.name, Parameter.empty)
+                known.setdefault(each.name, each.replace(annotation=kind))
+        if not any(each.kind == Parameter.VAR_KEYWORD for each in parameters):
+            break
+    return known
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a plain value is of the annotated type; one that is not plain admits nothing.
+
+    Example:
+        >>> fits([258, 128], Sequence[int]), fits([True], Sequence[int]), fits({}, type)
+        (True, False, False)
+    """
+    if is_typeddict(kind):
+        known = get_type_hints(kind)
+        return isinstance(value, dict) and all(
+            name in known and fits(item, known[name]) for name, item in value.items()
+        )
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is not None:
+        return origin in _OUTER and _OUTER[origin](value, inner)
+    if kind in (int, float):
+        return isinstance(value, int | kind) and not isinstance(value, bool)
+    return kind in (bool, str, None, NoneType) and isinstance(value, kind or NoneType)
+
+
+def _each(value: object, inner: tuple[Any, ...]) -> bool:
+    return isinstance(value, list | tuple) and all(fits(item, inner[0]) for item in value)
+
+
+def _tuple(value: object, inner: tuple[Any, ...]) -> bool:
+    if inner[-1] is Ellipsis:
+        return _each(value, inner)
+    if not isinstance(value, list | tuple) or len(value) != len(inner):
+        return False
+    return all(fits(item, kind) for item, kind in zip(value, inner, strict=True))
+
+
+def _mapping(value: object, inner: tuple[Any, ...]) -> bool:
+    return isinstance(value, dict) and all(
+        fits(name, inner[0]) and fits(item, inner[1]) for name, item in value.items()
+    )
+
+
+def _any(value: object, inner: tuple[Any, ...]) -> bool:
+    return any(fits(value, kind) for kind in inner)
+
+
+def _one_of(value: object, inner: tuple[Any, ...]) -> bool:
+    return any(type(value) is type(one) and value == one for one in inner)
+
+
+_OUTER: dict[Any, Callable[[object, tuple[Any, ...]], bool]] = {
+    Union: _any,
+    UnionType: _any,
+    Literal: _one_of,
+    tuple: _tuple,
+    list: _each,
+    Sequence: _each,
+    dict: _mapping,
+    Mapping: _mapping,
+}

@@ -8,8 +8,8 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
+from lightning_sasv.files import is_address
 from lightning_sasv.locks import next_version
-from lightning_sasv.plain import is_address
 
 
 def is_dry_run(trainer: Trainer) -> bool:

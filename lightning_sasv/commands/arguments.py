@@ -30,7 +30,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import read_yaml
-from lightning_sasv.plain import texts
+from lightning_sasv.gate import texts
 from lightning_sasv.program import HELP, from_file, program, with_shipped, with_underscores
 from lightning_sasv.terminal import fail
 

@@ -21,9 +21,9 @@ from lightning_sasv.checkpoints import Extension, extensions_in, read_checkpoint
 from lightning_sasv.data.corpus import Corpus, TrialsAlone
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
+from lightning_sasv.gate import fits, settings_of
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.checkpointed import OF_CORPUS, MadeWith, recorded
-from lightning_sasv.plain import fits, settings_of
 
 REFITTED = ("systems", "fusion", "own_systems")
 """Settings of the model that ``--refit`` may change."""

@@ -24,12 +24,11 @@ from lightning_sasv.callbacks.run_folder import is_dry_run, log_dir_of, own_fold
 from lightning_sasv.callbacks.write_results import WriteResults
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import ensure_directory, read_yaml, unshare
+from lightning_sasv.files import ensure_directory, is_address, read_yaml, unshare
 from lightning_sasv.locks import lock, next_version
 from lightning_sasv.metrics_file import blocks
 from lightning_sasv.models import SASVModule
 from lightning_sasv.places import FUSED, LOCK, RUN, check_folder, head, kind_of, refuse
-from lightning_sasv.plain import is_address
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.terminal import USER_ERROR
 

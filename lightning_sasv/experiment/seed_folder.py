@@ -22,9 +22,9 @@ from lightning_sasv.fitted import read_fitted
 from lightning_sasv.fusion import KNOWN, FusionSettings, build_system
 from lightning_sasv.fusion.doubts import reason_of
 from lightning_sasv.fusion.zoo import check_some_left
+from lightning_sasv.gate import fits
 from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.models import SASVModule
-from lightning_sasv.plain import fits
 from lightning_sasv.trials import SPLITS
 
 if TYPE_CHECKING:

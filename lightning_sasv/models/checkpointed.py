@@ -22,8 +22,8 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_yaml
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.fusion.doubts import as_warnings
+from lightning_sasv.gate import fits, is_plain
 from lightning_sasv.models.restoring import check_optimizers, check_sizes, check_state, unfit
-from lightning_sasv.plain import fits, is_plain
 
 CALLBACK = "callbacks/"
 """Where a checkpoint names the class of a callback; its key follows."""

@@ -21,8 +21,8 @@ from lightning_sasv.checkpoints import AtomicCheckpointIO, need_trust
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import is_inside
 from lightning_sasv.fusion.base import SIZED_BY_DATA
+from lightning_sasv.gate import settings_of
 from lightning_sasv.models.heads import make_head
-from lightning_sasv.plain import settings_of
 
 _LARGEST = 2**53
 _RESTORES = ("resume_start", "restore", "_restore", "_load_state_dicts")
