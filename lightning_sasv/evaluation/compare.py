@@ -325,12 +325,12 @@ def _notes(scored: Systems, way: str, drawn: Sequence[str]) -> list[str]:
 
 
 def _own_values(scored: Systems, settings: Settings) -> list[str]:
-    """What few speakers have in place of an interval: the value of each."""
+    """What few speakers have in place of an interval: the value of each, or how to see it."""
     entry, lines = METRICS[PRIMARY], []
     for name, found in errors_of_speakers(scored, settings).items():
         own = ", ".join(f"{one.speaker} {entry.text(one.eer, ON_PAGE)}" for one in found.values())
         lines.append(f"{entry.title()} of each speaker, {name}: {own}")
-    return lines
+    return lines or ["--by speaker shows their own values"]
 
 
 def errors_of_speakers(scored: Systems, settings: Settings) -> dict[str, dict[str, SpeakerErrors]]:

@@ -163,7 +163,7 @@ def doubts(
         not_llr = scored.settings_of(name, settings).not_llr
         for role, scores in scored.columns[name].items():
             rate = own.get(f"{role}_eer", 0.0)
-            if rate > 0.5:
+            if rate > 0.5 and eer(*(-one for one in _sides(role, scores, scored.labels)))[0] < 0.5:
                 notes.append(
                     f"{name}: {role.upper()} EER {100 * rate:.2f} %: the sign may be reversed: "
                     f"--negate {role}"
@@ -173,20 +173,26 @@ def doubts(
     return notes
 
 
+def _sides(role: str, scores: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
+    """Scores that should be high, and those that should be low."""
+    there = ~np.isnan(scores)
+    return [scores[there & np.isin(labels, one)] for one in TASKS[role][1:]]
+
+
 def _ties(name: str, role: str, scores: np.ndarray, labels: np.ndarray) -> list[str]:
     """A word on scores that take few values: trials of one value cannot be told apart."""
-    there = ~np.isnan(scores)
-    values = np.unique(scores[there])
-    if values.size >= MANY or values.size > there.sum() / 3:
+    there = scores[~np.isnan(scores)]
+    values = np.unique(there)
+    if values.size >= MANY or values.size > there.size / 3:
         return []
-    ranks = np.searchsorted(values, scores).astype(float)
-    sides = (there & np.isin(labels, one) for one in TASKS[role][1:])
-    positive, negative = (ranks[side] for side in sides)
+    sides = _sides(role, scores, labels)
+    positive, negative = (np.searchsorted(values, one).astype(float) for one in sides)
     if not (positive.size and negative.size):
         return []
     low, high = (100 * eer(positive + shift, negative)[0] for shift in (0.25, -0.25))
+    many = "1 distinct value" if values.size == 1 else f"{values.size:,} distinct values"
     return [
-        f"{name}: {role} scores have {values.size:,} distinct values on {there.sum():,} trials: by "
+        f"{name}: {role} scores have {many} on {there.size:,} trials: by "
         f"how ties are broken the {role.upper()} EER lies between {low:.2f} and {high:.2f} %"
     ]
 

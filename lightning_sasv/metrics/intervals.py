@@ -346,7 +346,7 @@ def check_replicates(n: int, alpha: float = 0.05) -> None:
         )
     if not isinstance(n, int | np.integer):
         raise InputError(f"the number of replicates must be whole, got {n!r}")
-    if outer_rank(n, alpha) < 1:
+    if n < 1 or outer_rank(n, alpha) < 1:
         raise InputError(
             f"{n} replicates give no {100 * (1 - alpha):g} % interval; "
             f"take at least {math.ceil(2 / alpha - 1 - 1e-9)}, better 1000"
@@ -386,7 +386,7 @@ def cautions(n: int, speakers: int | None) -> list[str]:
         found.append("drawn by trial: intervals are too narrow for other speakers")
     elif speakers < FEWEST_SPEAKERS:
         few = "1 speaker is" if speakers == 1 else f"{speakers} speakers are"
-        found.append(f"{few} too few for intervals; their own values are shown")
+        found.append(f"{few} too few for intervals")
     else:
         cases = "4 of 5" if speakers < FEW_SPEAKERS else "9 of 10"
         found.append(

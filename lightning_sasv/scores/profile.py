@@ -213,10 +213,16 @@ def cannot_tell(lines: Lines, columns: Sequence[Column], reason: str = "") -> st
 
 
 def _suggested(columns: Sequence[Column]) -> str:
-    """A description of the columns to begin with: of several numbers the last is the score."""
+    """A description of the columns to begin with: of several numbers the last is the score.
+
+    Codes beside labels in words are decisions, which are scores too.
+    """
     names = ["-"] * len(columns)
-    for kinds, name in ((("number",), "score"), (("label", "label?"), "label")):
-        places = [n for n, one in enumerate(columns) if one.kind in kinds]
+    there = {one.kind for one in columns}
+    label = "label" if "label" in there else "label?"
+    score = "label?" if label in there and "number" not in there else "number"
+    for kind, name in ((score, "score"), (label, "label")):
+        places = [n for n, one in enumerate(columns) if one.kind == kind]
         if places:
             names[places[-1]] = name
     ids = [n for n, one in enumerate(columns) if one.kind in ("id", "text")]

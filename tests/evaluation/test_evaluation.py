@@ -226,10 +226,13 @@ def test_few_speakers_have_their_own_values_in_place_of_an_interval(tmp_path: Pa
     table = read_table(tmp_path / "x.csv")
     found = evaluate_tables({"x": table}, Options())
     assert not found.intervals
-    assert "6 speakers are too few for intervals; their own values are shown" in found.notes
+    assert "6 speakers are too few for intervals" in found.notes
     own = by_group(scores.speaker, scores.label, sasv=scores.extra["sasv_A"])
     words = ", ".join(f"{name} {100 * one['sasv_eer']:.2f}" for name, one in own.items())
     assert f"SASV-EER % of each speaker, A: {words}" in found.notes
+    pair = replace(table, frame=table.frame.drop("sasv_A", "sasv_B"))
+    said = evaluate_tables({"x": pair}, Options()).notes
+    assert said[-2:] == (found.notes[0], "--by speaker shows their own values")
     compared = evaluate_tables({"x": table}, Options(compare=True, systems=("A", "B")))
     assert compared.comparisons[0].verdict == "A and B: no verdict, 6 speakers are too few"
     assert all(math.isnan(one.low) for one in compared.intervals["A"].values())

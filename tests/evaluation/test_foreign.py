@@ -117,7 +117,12 @@ def test_signs_and_logarithms(cm_file: Path, tmp_path: Path) -> None:
     found, _ = evaluated(cm_file)
     turned, said = evaluated(cm_file, negate="cm")
     assert turned["cm_eer"] == pytest.approx(1 - found["cm_eer"], abs=0.01)
-    assert "--negate cm" in said
+    assert "the sign may be reversed: --negate cm" in said
+    equal = "".join(f"{row.rpartition(' ')[0]} 1.5\n" for row in cm_file.read_text().splitlines())
+    same, said = evaluated(write(tmp_path / "equal.txt", equal))
+    assert same["cm_eer"] == 1  # by the convention; with the other sign too
+    assert "--negate" not in said
+    assert "1 distinct value on" in said
     text = "".join(
         f"{u} {k} {np.exp(float(s))}\n"
         for u, k, s in (row.split() for row in cm_file.read_text().splitlines())

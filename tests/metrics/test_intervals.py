@@ -58,6 +58,9 @@ def test_at_every_count_beside_zero_interval_and_p_agree(n: int) -> None:
 
 
 def test_fewer_replicates_than_an_interval_needs_are_refused() -> None:
+    for n in (38, 0, -1, -1000):
+        with pytest.raises(InputError, match=f"{n} replicates give no 95 % interval; take at lea"):
+            check_replicates(n)
     with pytest.raises(InputError, match="38 replicates give no 95 % interval; take at least 39"):
         Resampled(0.0, np.arange(38.0)).interval()
     assert Resampled(0.0, np.arange(39.0)).interval()[:2] == (0, 38)
@@ -159,7 +162,7 @@ def test_interpolated_ends_are_the_packages(rng: np.random.Generator) -> None:
     [
         (1000, 48, ["48 speakers: intervals of this kind hold the truth in about 9 of 10 cases"]),
         (1000, 10, ["10 speakers: intervals of this kind hold the truth in about 4 of 5 cases"]),
-        (1000, 9, ["9 speakers are too few for intervals; their own values are shown"]),
+        (1000, 9, ["9 speakers are too few for intervals"]),
         (1000, None, ["drawn by trial: intervals are too narrow for other speakers"]),
         (100, 48, ["100 replicates: the ends vary by about 12 % of an interval's width", "48 sp"]),
     ],
