@@ -2,9 +2,8 @@
 
 from lightning_sasv.callbacks.fit_fusion import FitFusion
 from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast, StopEarly, checkpoint_in_use
-from lightning_sasv.callbacks.leave_signals import LeaveSignals
-from lightning_sasv.callbacks.log_figures import LogFigures
-from lightning_sasv.callbacks.write_results import WriteResults
+from lightning_sasv.callbacks.standard import LeaveSignals
+from lightning_sasv.callbacks.write_results import LogFigures, WriteResults
 
 __all__ = [
     "FitFusion",

@@ -1,15 +1,17 @@
-"""Writing per-trial scores and metrics of dev and eval."""
+"""Writing per-trial scores and metrics of dev and eval, and figures of them to Weights & Biases."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback, LightningDataModule, Trainer
+from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
+from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
@@ -44,6 +46,9 @@ from lightning_sasv.results import (
 )
 from lightning_sasv.scores import read_table
 from lightning_sasv.trials import OWN_ASV, OWN_CM, TWIN, FusedScores
+
+SHOWN = ("distributions", "boundaries", "det", "operating_points", "forest", "speakers")
+"""Figures that are logged."""
 
 
 class WriteResults(Callback):
@@ -106,12 +111,8 @@ class WriteResults(Callback):
         if metrics and not has_every_class(scored.label):
             rank_zero_warn(f"{data.name} was scored in part and lacks a class: no metrics")
             metrics = False
-        main, seeds, checkpoint = (
-            self.folder_of(trainer),
-            pl_module.seeds,
-            checkpoint_in_use(trainer),
-        )
-        writes = trainer.is_global_zero and not is_dry_run(trainer)
+        main, checkpoint = self.folder_of(trainer), checkpoint_in_use(trainer)
+        writes, seeds = trainer.is_global_zero and not is_dry_run(trainer), pl_module.seeds
         for seed, cm, every in zip(seeds, scored.cm, pl_module.systems, strict=True):
             failed = {name: why for name, one in every.items() if (why := reason_of(one.warnings))}
             check_some_left(every, failed)
@@ -121,11 +122,11 @@ class WriteResults(Callback):
             found: Metrics = {}
             if metrics:
                 origin = origin_of(trainer, pl_module, seed, checkpoint)
-                own = trials_of(trainer, pl_module)
                 at = self._dev.get(seed) or dev_thresholds(folder / METRICS_FILE, checkpoint)
                 known = None if data.name == "dev" else at
+                trials = trials_of(trainer, pl_module)
                 how = Settings(costs=as_cost_model(pl_module.corpus.eval.costs))
-                entries = set_entries(fused, own, origin, how, systems, known)
+                entries = set_entries(fused, trials, origin, how, systems, known)
                 if data.name == "dev":
                     self._dev[seed] = thresholds_in(entries)
                 found = {
@@ -219,6 +220,33 @@ def written_folder(trainer: Trainer) -> Path | None:
     """Where the results of a run are written, if they are."""
     callbacks = trainer.callbacks  # type: ignore[attr-defined]
     return next((c.folder_of(trainer) for c in callbacks if isinstance(c, WriteResults)), None)
+
+
+class LogFigures(Callback):
+    """Logs the figures ``SHOWN`` after ``test``.
+
+    Does nothing without a W&B logger or without matplotlib (extra ``report``). The figures are
+    drawn from the files that ``WriteResults`` has written, as ``lightning report`` draws them.
+    """
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draw and log."""
+        loggers = [one for one in trainer.loggers if isinstance(one, WandbLogger)]
+        folder = written_folder(trainer)  # every process takes part in finding it
+        if folder is None or not loggers or is_dry_run(trainer):
+            return
+        if not trainer.is_global_zero or find_spec("matplotlib") is None:
+            return
+        from lightning_sasv.report.curves import Material
+        from lightning_sasv.report.drawing import draw, look
+        from lightning_sasv.report.figures import describe
+        from lightning_sasv.results import read_results
+
+        for figure in describe(Material.of(read_results(folder)), SHOWN):
+            with look():
+                drawing = draw(figure)
+            for logger in loggers if drawing is not None else []:
+                logger.log_image(f"figures/{figure.name}", [drawing])
 
 
 def check_results(trainer: Trainer, stage: str) -> None:

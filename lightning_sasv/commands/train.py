@@ -20,9 +20,8 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from torch import distributed
 
 from lightning_sasv.callbacks import FitFusion, LeaveSignals, WriteResults
-from lightning_sasv.callbacks.leave_signals import end_ranks
 from lightning_sasv.callbacks.run_folder import is_dry_run
-from lightning_sasv.callbacks.standard import settle
+from lightning_sasv.callbacks.standard import end_ranks, settle
 from lightning_sasv.callbacks.write_results import check_results, finish, written_folder
 from lightning_sasv.checkpoints import is_remote, need_trust
 from lightning_sasv.commands.arguments import CommandHelp, OneLineErrors, check_typed, replaced

@@ -23,16 +23,9 @@ from typing import TYPE_CHECKING, Any
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment import slurm
-from lightning_sasv.experiment.resources import (
-    MINUTES,
-    check_alone,
-    for_slurm,
-    given,
-    job_name,
-    memory,
-)
-from lightning_sasv.experiment.submitted import MOST_TIMES, Submitted
-from lightning_sasv.experiment.waiting import Waited, wait_local, wait_slurm
+from lightning_sasv.experiment.jobs import MOST_TIMES, Submitted, Waited, wait_local, wait_slurm
+from lightning_sasv.experiment.slurm import MINUTES, check_alone, for_slurm, given
+from lightning_sasv.plain import texts
 from lightning_sasv.program import program, safe_path
 from lightning_sasv.signals import held
 from lightning_sasv.terminal import clean
@@ -107,12 +100,12 @@ def _run(
 ) -> None:
     """Submit jobs and wait for them."""
     if launcher == "slurm" and parts:
-        executor.update_parameters(**memory(options))
+        executor.update_parameters(**slurm.memory(options))
     named = given(options, "name", "job_name") is not None
     jobs: list[Waited] = []
     with _cancelling(jobs, launcher), safe_path():
         for part in parts:
-            name = {} if named else {"name": job_name(part.out, part.seeds)}
+            name = {} if named else {"name": slurm.job_name(part.out, part.seeds)}
             executor.update_parameters(**name)
             with held():  # until it is known whom to cancel
                 jobs.append(Waited(_submit(executor, part, launcher), part.seeds))
@@ -251,7 +244,7 @@ def check_options(options: Mapping[str, object], folder: Path) -> None:
         folder: Where its scripts and logs go; the script names it.
     """
     place = str(folder.absolute())
-    for text in (place, *_texts(options)):
+    for text in (place, *texts(options)):
         if clean(text) != text or "\\" in place:
             raise InputError(
                 f"--launcher: {clean(text)[:200]!r} holds a line break, a folder a backslash, or "
@@ -268,14 +261,3 @@ def check_options(options: Mapping[str, object], folder: Path) -> None:
                 f"launcher_options: {name!r} from a file could run commands of its author; type it "
                 "on the command line, or trust the file with --trust-config"
             )
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Every key and value, at any depth."""
-    if isinstance(value, Mapping):
-        yield from _texts([*value, *value.values()])
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for item in value:
-            yield from _texts(item)
-    else:
-        yield str(value)

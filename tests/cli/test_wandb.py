@@ -11,7 +11,7 @@ import pytest
 import wandb
 
 from lightning_sasv import loggers
-from lightning_sasv.callbacks.log_figures import SHOWN
+from lightning_sasv.callbacks.write_results import SHOWN
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.loggers import wandb_logger, wandb_mode
 from tests.helpers import content, metrics_in

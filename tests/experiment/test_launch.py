@@ -11,9 +11,9 @@ from lightning_sasv.cli import main
 from lightning_sasv.errors import RunError
 from lightning_sasv.experiment import launch as launch_module
 from lightning_sasv.experiment import run as run_module
+from lightning_sasv.experiment.jobs import Waited
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
-from lightning_sasv.experiment.waiting import Waited
 from tests.helpers import failure_of, metrics_in
 
 SMALL = ["--data.scale", "0.02", "--epochs", "1", "--replicates", "40", "--systems", "B1,L3c"]

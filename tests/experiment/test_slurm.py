@@ -16,14 +16,13 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.experiment import jobs, slurm
 from lightning_sasv.experiment import launch as launch_module
-from lightning_sasv.experiment import resources, slurm, waiting
 from lightning_sasv.experiment import run as run_module
+from lightning_sasv.experiment.jobs import MOST_RESTARTS, Submitted, Waited, times_file
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
 from lightning_sasv.experiment.slurm import FORGOTTEN, State
-from lightning_sasv.experiment.submitted import MOST_RESTARTS, Submitted, times_file
-from lightning_sasv.experiment.waiting import Waited
 from lightning_sasv.files import cores
 from lightning_sasv.program import Program
 from tests.conftest import REPOSITORY
@@ -77,8 +76,8 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job
     """Submit a job of two seeds, one each, without a look at corpus and folder."""
     pytest.importorskip("submitit")
     monkeypatch.setattr(run_module, "begin", lambda *_: (None, "key", [1, 2]))
-    monkeypatch.setattr(waiting, "LOOK", 0.001)
-    monkeypatch.setattr(waiting, "ASK_FIRST", 0.0)
+    monkeypatch.setattr(jobs, "LOOK", 0.001)
+    monkeypatch.setattr(jobs, "ASK_FIRST", 0.0)
 
     def run(**options: Any) -> Job:
         job = Job(Recipe(threads=3), (1, 2), ("B1",), tmp_path / "table 1", stack=1)
@@ -97,7 +96,7 @@ def script(**options: Any) -> str:
     """The batch script that these options give."""
     pytest.importorskip("submitit")
     made = launch_module._executor("slurm", Path("jobs"), options, 2)
-    made.update_parameters(name=resources.job_name(Path("table1"), [1986]))
+    made.update_parameters(name=slurm.job_name(Path("table1"), [1986]))
     return str(made._executor._make_submission_file_text("run", "x"))
 
 
@@ -128,20 +127,20 @@ def test_what_the_user_asks_for_stays(cluster: Cluster) -> None:
 
 
 def test_memory_is_asked_for_where_nodes_have_some(cluster: Cluster) -> None:
-    assert resources.memory({})["mem_gb"] >= 2
+    assert slurm.memory({})["mem_gb"] >= 2
     for said in ({"mem_gb": 1}, {"slurm_mem_per_cpu": "1G"}):
-        assert resources.memory(said) == {}
+        assert slurm.memory(said) == {}
     cluster(sinfo=sinfo(1))  # SLURM was not told
-    assert resources.memory({}) == {}
+    assert slurm.memory({}) == {}
 
 
 def test_no_more_memory_is_asked_for_than_a_node_of_the_partition_has(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster(sinfo=sinfo(1500))
-    assert resources.memory({}) == {"mem_gb": 1500 / 1024}
+    assert slurm.memory({}) == {"mem_gb": 1500 / 1024}
     assert asked(tmp_path, "sinfo")[-1].endswith("--partition=main")
-    assert resources.memory({"slurm_partition": "long,free"})
+    assert slurm.memory({"slurm_partition": "long,free"})
     assert asked(tmp_path, "sinfo")[-1].endswith("--partition=long,free")
     text = script(mem_gb=1500 / 1024)
     assert "--mem=1500MB\n" in text
@@ -179,7 +178,7 @@ def test_limits_that_are_none(cluster: Cluster, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(("minutes", "seconds"), [(1, 12), (5, 60), (120, 90), (None, 90)])
 def test_the_margin_is_in_proportion(minutes: int | None, seconds: int) -> None:
-    assert resources.margin(minutes) == seconds
+    assert slurm.margin(minutes) == seconds
 
 
 def test_the_margin_of_a_time_in_words(cluster: Cluster) -> None:
@@ -279,7 +278,7 @@ def test_what_is_said_while_waiting(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A job waits, runs, is out of time, is preempted, is out of time, held, and killed."""
-    monkeypatch.setattr(waiting, "GRACE", {"FAILED": 0.0})
+    monkeypatch.setattr(jobs, "GRACE", {"FAILED": 0.0})
     monkeypatch.setattr(launch_module, "split_job", lambda job: [job])
     out = tmp_path / "table 1"
     seen: list[State] = []
@@ -339,7 +338,7 @@ def test_too_many_time_limits_are_told_in_words() -> None:
     error = RuntimeError(
         "---\nUncompletedJobError: Job not requeued because: timed-out too many times.\n---"
     )
-    assert waiting.cause(error).startswith("it ran into its time limit 4 times: --launcher_options")
+    assert jobs.cause(error).startswith("it ran into its time limit 4 times: --launcher_options")
 
 
 def test_a_refused_submission_is_one_line_and_leaves_nothing(
