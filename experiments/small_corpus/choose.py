@@ -35,7 +35,7 @@ from lightning_sasv.data.challenge import load_corpus
 from lightning_sasv.data.corpus import TrainingSet, TrialSet
 from lightning_sasv.data.protocols import UtteranceList
 from lightning_sasv.experiment.recipe import digest
-from lightning_sasv.experiment.sweep import grid
+from lightning_sasv.experiment.sweep_file import grid
 from lightning_sasv.fusion import build_system
 from lightning_sasv.metrics.functional import cllr_min, eer, sasv_eers
 from lightning_sasv.models import SASVModule

@@ -16,14 +16,8 @@ from lightning_sasv.callbacks.prune import PRUNED, REACHED, SEARCH, open_study
 from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.recipe import digest
-from lightning_sasv.experiment.sweep import (
-    FIRST_FAILURES,
-    Sweep,
-    SweepOutcome,
-    note_of,
-    run_point,
-)
-from lightning_sasv.experiment.sweep_command import check_parameters, check_value, expand
+from lightning_sasv.experiment.sweep import FIRST_FAILURES, SweepOutcome, note_of, run_point
+from lightning_sasv.experiment.sweep_file import Sweep, check_parameters, expand, values_of
 from lightning_sasv.files import ensure_directory
 from lightning_sasv.metrics_file import values_in
 from lightning_sasv.results import METRICS_FILE, read_metrics, value_of
@@ -65,13 +59,10 @@ def suggest(trial: Trial, parameters: Mapping[str, Mapping[str, Any]]) -> dict[s
         if "min" in own and "max" in own:
             point[name] = _between(trial, name, own)
             continue
-        values = own["values"] if isinstance(own.get("values"), list) else [own.get("value")]
-        if not values or values == [None]:
+        values = values_of(name, own)
+        if values in ([], [None]):
             raise InputError(f"parameter {name!r} of a search needs values, value, or min and max")
-        for value in values:
-            check_value(name, value)
-        place = trial.suggest_categorical(name, list(map(json.dumps, values)))
-        point[name] = json.loads(place)
+        point[name] = json.loads(trial.suggest_categorical(name, list(map(json.dumps, values))))
     return point
 
 
@@ -109,8 +100,8 @@ def run_search(sweep: Sweep, folder: Path, runs: int, options: Sequence[str] = (
     notes = ensure_directory(note_of(sweep, command, folder).parent.resolve())
     journal = str(notes / f"search-{name}.journal")
     study = open_study(journal, name, goal)
-    done, first = SweepOutcome(0, [], []), _finished(study)
-    for number in range(first + 1, runs + 1):
+    done = SweepOutcome()
+    for number in range(_finished(study) + 1, runs + 1):
         study.sampler = optuna.samplers.TPESampler(seed=number)  # the same, gone on with or not
         trial = study.ask()
         point = suggest(trial, parameters)
@@ -120,10 +111,7 @@ def run_search(sweep: Sweep, folder: Path, runs: int, options: Sequence[str] = (
         print_line(f"run {number} of {runs}: {point}")
         note = note_of(sweep, words, folder)
         run = run_point(sweep, words, point, note, folder, {SEARCH: json.dumps(told)})
-        failed = not _tell(study, trial, None if run is None else run.folder, metric)
-        done.failed.extend([point] if failed else [])
-        done.runs.extend([run] if run is not None else [])
-        done = done._replace(tried=done.tried + 1)
+        done.add(point, run, not _tell(study, trial, None if run is None else run.folder, metric))
         if not _finished(study) and len(done.failed) == FIRST_FAILURES:
             break
     _say(study, metric, parameters)

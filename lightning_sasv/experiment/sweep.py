@@ -3,141 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
 import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from lightning_sasv import __version__
 from lightning_sasv.console import print_line
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment.recipe import digest
-from lightning_sasv.experiment.sweep_command import (
-    check_command,
-    check_parameters,
-    check_texts,
-    check_value,
-    expand,
-)
+from lightning_sasv.experiment.sweep_file import Sweep, expand, read_sweep
 from lightning_sasv.experiment.workers import run_child
-from lightning_sasv.files import ensure_directory, read_json, read_text, read_yaml, write_json
-from lightning_sasv.limits import GRID_POINTS
+from lightning_sasv.files import ensure_directory, read_json, read_text, write_json
 from lightning_sasv.program import WRITTEN, handed_on, shipped_configs, with_shipped
 from lightning_sasv.results import METRICS_FILE
 from lightning_sasv.signals import advise
 
-PROJECT = "lightning_sasv"
 NOTES = Path("runs") / "sweeps"
 """Where finished runs are noted, below the folder in which they run."""
 
 FIRST_FAILURES = 3
 """When so many runs fail before any succeeds, the rest is not tried (as with W&B's agent)."""
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A W&B sweep file.
-
-    Attributes:
-        path: The file.
-        content: What it says.
-    """
-
-    path: Path
-    content: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Name of the experiment; groups its runs."""
-        return self._text("name", self.path.resolve().parent.name)
-
-    @property
-    def project(self) -> str:
-        """W&B project."""
-        return self._text("project", PROJECT)
-
-    def _text(self, key: str, default: str) -> str:
-        found = self.content.get(key) or default
-        if not isinstance(found, str | int):
-            raise InputError(f"{self.path}: {key} must be a text")
-        with self._naming():
-            check_texts(key, [found])
-        return str(found)
-
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Name the file in a message about it."""
-        try:
-            yield
-        except InputError as error:
-            raise InputError(f"{self.path}: {error}") from None
-
-    def points(self) -> list[dict[str, Any]]:
-        """Options of each run, for a sweep of method ``grid``; W&B chooses those of others."""
-        method = self._text("method", "none")
-        if method != "grid":
-            raise InputError(
-                f"{self.path}: only method: grid runs without a W&B server, got {method!r}; log in "
-                "with `wandb login`"
-            )
-        with self._naming():
-            return grid(self.content["parameters"])
-
-    def command(self) -> list[str]:
-        """The command, with W&B's macros ``${env}`` and ``${args}``, if it may be run.
-
-        The names of the parameters, which become its options, are checked with it.
-        """
-        words = self.content.get("command")
-        if not isinstance(words, list) or not words:
-            raise InputError(f"{self.path}: needs the key 'command', a list of words")
-        command = [str(word) for word in words if isinstance(word, str | int | float)]
-        with self._naming():
-            if len(command) < len(words):
-                raise InputError("a command is a list of words, not of lists or mappings")
-            check_command(command)
-            check_parameters(self.content["parameters"])
-        return command
-
-
-def read_sweep(path: str | Path) -> Sweep:
-    """Read a W&B sweep file."""
-    path = Path(path)
-    content = read_yaml(path, "sweep file")
-    content = content if isinstance(content, dict) else {}
-    for key in ("method", "parameters"):
-        if key not in content:
-            raise InputError(f"{path}: a sweep file needs the key {key!r}")
-    return Sweep(path, content)
-
-
-def grid(parameters: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every combination of the parameters' values, the last parameter changing fastest.
-
-    Example:
-        >>> grid({"a": {"values": [1, 2]}, "b": {"value": 3}})
-        [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
-    """
-    axes = {}
-    for name, settings in check_parameters(parameters).items():
-        settings = settings if isinstance(settings, dict) else {}
-        if isinstance(settings.get("values"), list) and settings["values"]:
-            axes[name] = settings["values"]
-        elif "value" in settings:
-            axes[name] = [settings["value"]]
-        else:
-            raise InputError(f"parameter {name!r} of a grid needs a list `values`, or `value`")
-        for value in axes[name]:
-            check_value(name, value)
-    GRID_POINTS.check("parameters", math.prod(len(values) for values in axes.values()))
-    return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
 
 
 def _environment(sweep: Sweep, **more: str) -> dict[str, str]:
@@ -159,18 +50,34 @@ class SweepRun:
     folder: Path | None
 
 
-class SweepOutcome(NamedTuple):
+@dataclass
+class SweepOutcome:
     """What became of a sweep.
 
     Attributes:
         tried: How many runs were started.
         failed: Points of those that failed.
         runs: Those that are finished, now or earlier.
+        left: How many were not tried after so many failures.
     """
 
-    tried: int
-    failed: list[dict[str, Any]]
-    runs: list[SweepRun]
+    tried: int = 0
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[SweepRun] = field(default_factory=list)
+    left: int = 0
+
+    def add(self, point: dict[str, Any], run: SweepRun | None, failed: bool) -> None:
+        """Note a run that was tried."""
+        self.tried += 1
+        self.failed += [point] if failed else []
+        self.runs += [] if run is None else [run]
+
+    def check(self) -> None:
+        """Name the failures, if there are any."""
+        if self.failed:
+            listed = "; ".join(str(point) for point in self.failed[:10])
+            rest = f"; {self.left} were not tried" if self.left else ""
+            raise RunError(f"{len(self.failed)} of {self.tried} runs failed{rest}: {listed}")
 
 
 def note_of(sweep: Sweep, words: Sequence[str], folder: Path) -> Path:
@@ -210,7 +117,7 @@ def run_offline(
         overwrite: Run the finished points again.
     """
     command, points = [*sweep.command(), *options], sweep.points()
-    done = SweepOutcome(0, [], [])
+    done = SweepOutcome()
     for number, point in enumerate(points[first - 1 :], first):
         words = expand(command, point)
         note = note_of(sweep, words, folder)
@@ -221,11 +128,10 @@ def run_offline(
             continue
         print_line(f"run {number} of {len(points)}: {shlex.join(words)}")
         run = run_point(sweep, words, point, note, folder)
-        done.failed.extend([point] if run is None else [])
-        done.runs.extend([] if run is None else [run])
-        done = done._replace(tried=done.tried + 1)
+        done.add(point, run, failed=run is None)
         if not done.runs and len(done.failed) == FIRST_FAILURES:
             break
+    done.left = len(points) - first + 1 - len(done.failed) - len(done.runs)
     return done
 
 
@@ -332,40 +238,33 @@ def sweep(
     plan, passed = read_sweep(file), list(options or ())
     plan.command()
     _check_passed(plan, passed)
-    if search is not None:
-        _search(plan, runs, passed, tell)
-        return
-    if not offline and wandb_mode() == "online":
+    if search is None and not offline and wandb_mode() == "online":
         number = run_online(plan, project or plan.project, passed)
         print_line(f"sweep {number} of {plan.name} has ended")
         return
-    count = len(plan.points())
-    if not 1 <= first <= count:
-        raise InputError(f"--first must lie in 1 to {count}, the number of runs, got {first}")
-    print_line(f"{plan.name}: {count} runs, W&B offline")
-    advise("finished runs are kept: the same command goes on")
-    done = run_offline(plan, Path.cwd(), first, passed, overwrite)
+    done = _run_here(plan, first, overwrite, None if search is None else runs, passed)
     tell(done.runs)
-    if done.failed:
-        listed = "; ".join(str(point) for point in done.failed[:10])
-        left = count - first + 1 - len(done.failed) - len(done.runs)
-        rest = f"; {left} were not tried" if left else ""
-        raise RunError(f"{len(done.failed)} of {done.tried} runs failed{rest}: {listed}")
-    print_line("send the runs with: wandb sync runs/wandb/offline-run-*")
+    done.check()
+    if search is None:
+        print_line("send the runs with: wandb sync runs/wandb/offline-run-*")
 
 
-def _search(
-    plan: Sweep, runs: int, passed: Sequence[str], tell: Callable[[list[SweepRun]], None]
-) -> None:
-    """Run a search, here and offline."""
-    if runs < 1:
-        raise InputError(f"--runs must be at least 1, got {runs}")
+def _run_here(
+    plan: Sweep, first: int, overwrite: bool, searched: int | None, passed: Sequence[str]
+) -> SweepOutcome:
+    """Run the grid, or so many points of a search, on this machine and offline."""
+    kept = "finished runs are kept: the same command goes on"
+    if searched is None:
+        count = len(plan.points())
+        if not 1 <= first <= count:
+            raise InputError(f"--first must lie in 1 to {count}, the number of runs, got {first}")
+        print_line(f"{plan.name}: {count} runs, W&B offline")
+        advise(kept)
+        return run_offline(plan, Path.cwd(), first, passed, overwrite)
+    if searched < 1:
+        raise InputError(f"--runs must be at least 1, got {searched}")
     from lightning_sasv.experiment.search import run_search
 
-    print_line(f"{plan.name}: a search of {runs} runs, W&B offline")
-    advise("finished runs are kept: the same command goes on")
-    done = run_search(plan, Path.cwd(), runs, passed)
-    tell(done.runs)
-    if done.failed:
-        listed = "; ".join(str(point) for point in done.failed[:10])
-        raise RunError(f"{len(done.failed)} of {done.tried} runs failed: {listed}")
+    print_line(f"{plan.name}: a search of {searched} runs, W&B offline")
+    advise(kept)
+    return run_search(plan, Path.cwd(), searched, passed)

@@ -14,7 +14,8 @@ from lightning_sasv.callbacks.prune import PRUNED, REACHED, SEARCH, STARTUP, Pru
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment import search
-from lightning_sasv.experiment.sweep import Sweep, SweepRun, sweep
+from lightning_sasv.experiment.sweep import SweepRun, sweep
+from lightning_sasv.experiment.sweep_file import Sweep
 from lightning_sasv.models import SASVModule
 from lightning_sasv.results import METRICS_FILE, write_metrics
 from tests.helpers import quiet_trainer, shared_data

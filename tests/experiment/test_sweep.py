@@ -18,15 +18,15 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_com
 from lightning_sasv import loggers
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.sweep import Sweep, read_sweep, run_offline
-from lightning_sasv.experiment.sweep_command import expand
+from lightning_sasv.experiment.sweep import run_offline
+from lightning_sasv.experiment.sweep_file import Sweep, expand, read_sweep
 from lightning_sasv.program import Program, using
 from tests.helpers import failure_of, metrics_in
 from tests.wandb_log import read_offline_runs
 
 pytestmark = pytest.mark.slow
 
-sweep_module = sys.modules[Sweep.__module__]
+sweep_module = sys.modules[run_offline.__module__]
 
 SWEEPS = ("table1", "head_width")
 OURS = ["lightning", "fit", "${args}"]

@@ -32,7 +32,7 @@ from lightning_sasv.data.protocols import MARKER, read_enrolment, read_trials, r
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy.bundle import CHECKSUMS, load, write_bundle
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.sweep import read_sweep
+from lightning_sasv.experiment.sweep_file import read_sweep
 from lightning_sasv.files import read_yaml, write_json
 from lightning_sasv.fitted import read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system

@@ -14,14 +14,14 @@ import yaml
 
 from lightning_sasv import loggers
 from lightning_sasv.cli import main
-from lightning_sasv.experiment.sweep import Sweep
-from lightning_sasv.experiment.sweep_command import expand
+from lightning_sasv.experiment.sweep import run_offline
+from lightning_sasv.experiment.sweep_file import expand
 from lightning_sasv.program import FROM_FILE, HANDED_ON, SAFE_PATH
 from tests.hostile import bombs
 from tests.hostile.conftest import Attack
 from tests.hostile.corpus import MARK
 
-sweep_module = sys.modules[Sweep.__module__]
+sweep_module = sys.modules[run_offline.__module__]
 
 FIT = ["lightning", "fit"]
 COMMANDS: dict[str, list[Any]] = {
