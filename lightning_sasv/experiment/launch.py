@@ -25,7 +25,6 @@ from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment import slurm
 from lightning_sasv.experiment.jobs import MOST_TIMES, Submitted, Waited, wait_local, wait_slurm
 from lightning_sasv.experiment.slurm import MINUTES, check_alone, for_slurm, given
-from lightning_sasv.plain import texts
 from lightning_sasv.program import program, safe_path
 from lightning_sasv.signals import held
 from lightning_sasv.terminal import clean
@@ -244,7 +243,7 @@ def check_options(options: Mapping[str, object], folder: Path) -> None:
         folder: Where its scripts and logs go; the script names it.
     """
     place = str(folder.absolute())
-    for text in (place, *texts(options)):
+    for text in (place, *gate.texts(options)):
         if clean(text) != text or "\\" in place:
             raise InputError(
                 f"--launcher: {clean(text)[:200]!r} holds a line break, a folder a backslash, or "
