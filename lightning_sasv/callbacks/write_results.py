@@ -19,7 +19,6 @@ from lightning_sasv.callbacks.keep_best import KeepBest, checkpoint_in_use
 from lightning_sasv.callbacks.run_folder import folder_of_run, is_dry_run, take_folder
 from lightning_sasv.console import print_notes
 from lightning_sasv.data.corpus import TrialSet
-from lightning_sasv.data.more_scores import trials_table
 from lightning_sasv.decisions.costs import as_cost_model
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory
@@ -181,7 +180,7 @@ def _log(pl_module: SASVModule, split: str, found: Metrics) -> None:
 def trials_of(trainer: Trainer, pl_module: SASVModule) -> Trials:
     """The trials that the Trainer has scored, how many there are, and why some were left out."""
     data, kept = pl_module.trial_set(), pl_module.scored_trials().kept.numpy()
-    table = trials_table(data)
+    table = data.trials.table(data.name)
     if kept.all():
         return Trials(table)
     limit = {"dev": "limit_val_batches"}.get(data.name, "limit_test_batches")

@@ -60,10 +60,11 @@ class TrainingSet:
         return self._select(self.cm)
 
     def _select(self, store: EmbeddingStore) -> Tensor:
+        names = self.utterances.utterance
         try:
-            return store.select(self.utterances.utterance.tolist())
+            return store.select(names.tolist())
         except InputError as error:
-            raise InputError(f"{self.utterances.place(store)}{error}") from None
+            raise InputError(f"{self.utterances.place(names, store)}{error}") from None
 
     @cached_property
     def asv(self) -> EmbeddingStore:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 
@@ -22,13 +23,16 @@ from lightning_sasv.data.challenge import (
 )
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import BlockLoader, InOrder, ProbeBatch, ProbeBatches, TrainBlocks
-from lightning_sasv.data.more_scores import check_sets, with_more_scores
 from lightning_sasv.data.profiles import Profile, recognition
 from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.data.twin import make_twin
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import read_yaml
+from lightning_sasv.scores.columns import PAIR, read_columns, score_names
+from lightning_sasv.scores.join import join_key
 from lightning_sasv.trials import SPLITS
+
+_MORE = "--data.more_scores"
 
 
 class SASVDataModule(LightningDataModule):
@@ -87,7 +91,7 @@ class SASVDataModule(LightningDataModule):
         self.trials, self.enrolment, self.of = trials, enrolment, corpus
         given = {"dev": dev_corpus, "eval": eval_corpus}
         self.others = {split: one for split, one in given.items() if one}
-        self.more_scores = check_sets(more_scores)
+        self.more_scores = _check_sets(more_scores)
         self.scale, self.twin_seed = scale, twin_seed
         self.batch_size, self.steps_per_block = batch_size, steps_per_block
         self.score_batch_size, self.seeds = score_batch_size, tuple(seeds)
@@ -182,3 +186,54 @@ class SASVDataModule(LightningDataModule):
         return self._probes(self.corpus.eval)
 
     predict_dataloader = test_dataloader
+
+
+def _check_sets(files: Mapping[str, str] | None) -> dict[str, str]:
+    """Files of dev and eval, both or none.
+
+    Raises:
+        InputError: A set is missing, or there is no such set.
+    """
+    given = dict(files or {})
+    for name in given:
+        if name not in SPLITS:
+            raise InputError(f"{_MORE}: {name!r} is neither dev nor eval{meant(name, SPLITS)}")
+    if given and len(given) < len(SPLITS):
+        raise InputError(f"{_MORE}: give files of both sets, {{dev: FILE, eval: FILE}}")
+    return given
+
+
+def with_more_scores(corpus: Corpus, files: Mapping[str, str]) -> Corpus:
+    """A corpus whose dev and eval trials have further scores.
+
+    Args:
+        corpus: The corpus.
+        files: What :func:`_check_sets` gave; the trials are found by speaker and utterance, scores
+            of countermeasures by utterance where that is all they have.
+
+    Raises:
+        InputError: A trial without a score, names that are not the same in both sets, or that are
+            those of the run's own pair.
+    """
+    if not files:
+        return corpus
+    dev, other = (_more_scores(getattr(corpus, split), files[split]) for split in SPLITS)
+    if dev.keys() != other.keys():
+        odd = ", ".join(sorted(dev.keys() ^ other.keys()))
+        raise InputError(f"{_MORE}: dev and eval have not the same columns ({odd})")
+    return replace(corpus, dev=replace(corpus.dev, more=dev), eval=replace(corpus.eval, more=other))
+
+
+def _more_scores(data: TrialSet, file: str) -> dict[str, np.ndarray]:
+    """Columns of a file in the order of the trials."""
+    table = read_columns(file)
+    names = score_names(table)
+    if own := [name for name in names if name in PAIR]:
+        raise InputError(
+            f"{_MORE}: {file} has {own[0]}, which the run computes itself; name the column "
+            f"otherwise, as in {own[0].partition('_')[0]}_NAME=FILE"
+        )
+    if not names:
+        raise InputError(f"{_MORE}: {file} has no column asv_…, cm_… or quality_…")
+    joined = join_key(table, data.trials.table(data.name)).table
+    return {name: joined.numbers(name) for name in names}

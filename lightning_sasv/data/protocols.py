@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,23 @@ MARKER = "corpus.json"
 """File that says which corpus a folder holds; simulated ones carry it."""
 
 
+class _Rows:
+    """Rows of a list, each with a speaker and an utterance."""
+
+    utterance: np.ndarray
+    where: Callable[..., str] | None
+
+    def place(self, names: np.ndarray, known: Container[str]) -> str:
+        """Beginning of a message about the first row whose name in a column is not known."""
+        rows = (row for row, name in enumerate(names.tolist()) if name not in known)
+        return "" if self.where is None else f"{self.where(next(rows, 0))}: "
+
+    def __len__(self) -> int:
+        return len(self.utterance)
+
+
 @dataclass(frozen=True)
-class TrialList:
+class TrialList(_Rows):
     """ASV trials: an enrolled speaker against a probe utterance.
 
     Attributes:
@@ -68,26 +83,17 @@ class TrialList:
                 raise InputError(f"{at}model {model} is enrolled with {found[model]} and {own}")
         return {model: re.split(r"\s*,\s*", own) for model, own in found.items()}
 
-    def place(self, names: np.ndarray, known: Container[str]) -> str:
-        """Beginning of a message about the first trial whose name in a column is not known."""
-        return _place(self.where, names, known)
-
     def columns(self) -> list[np.ndarray]:
         """Every column."""
         return [self.speaker, self.utterance, self.attack, self.label, *self.more.values()]
 
-    def __len__(self) -> int:
-        return len(self.label)
-
-
-def _place(where: Callable[..., str] | None, names: np.ndarray, known: Container[str]) -> str:
-    """File and line of the first row whose name is not known."""
-    rows = (row for row, name in enumerate(names.tolist()) if name not in known)
-    return "" if where is None else f"{where(next(rows, 0))}: "
+    def table(self, name: str | Path) -> ScoreTable:
+        """The trials, which all have labels, as a table without scores."""
+        return _table(self, np.array(LABELS)[self.label], Path(name))
 
 
 @dataclass(frozen=True)
-class UtteranceList:
+class UtteranceList(_Rows):
     """A CM protocol: utterances with their speaker and attack.
 
     Attributes:
@@ -105,13 +111,6 @@ class UtteranceList:
     bonafide: np.ndarray
     path: np.ndarray | None = None
     where: Callable[..., str] | None = None
-
-    def place(self, known: Container[str]) -> str:
-        """Beginning of a message about the first utterance that is not known."""
-        return _place(self.where, self.utterance, known)
-
-    def __len__(self) -> int:
-        return len(self.bonafide)
 
     def columns(self) -> list[np.ndarray]:
         """Every column."""
@@ -156,16 +155,26 @@ def read_trials(
     plain = of is not None and of.plain
     table = where_equal(_trials(_read(path, layout), plain), where or None)
     if details is not None:
-        table = _with_details(table, _plain(_read(*details), plain))
-    attack = np.full(len(table), "")
-    names = {"attack": attack} | {name: table.text(name) for name in TEXT if name in table}
-    label = np.full(len(table), UNKNOWN, np.int8)
-    if "label" in table:
-        label = table.labels().astype(np.int8)
+        other = _plain(_read(*details), plain)
+        heard = other.frame.rename({"speaker": "test_speaker"})
+        table = key_beside(replace(other, frame=heard), table)
     used = (*TEXT, "label", "cm_label")
     more = {name: table.text(name) for name in table.frame.columns if name not in used}
-    found = _of_corpus(TrialList(**names, label=label, more=more, where=table.where), of)
-    return _expected(found, {**vars(found), **more}, of)
+    rows = replace(_trial_list(table, "label" in table), more=more, where=table.where)
+    found = _of_corpus(rows, of)
+    _refuse_unknown({**vars(found), **more}, table, of)
+    return found
+
+
+def _trial_list(table: ScoreTable, labelled: bool) -> TrialList:
+    names = _names(table, np.full(len(table), ""))
+    label = table.labels() if labelled else np.full(len(table), UNKNOWN)
+    return TrialList(**names, label=label.astype(np.int8))
+
+
+def _names(table: ScoreTable, attack: np.ndarray) -> dict[str, Any]:
+    """Speakers, utterances and attacks; where there are none, those given."""
+    return {"attack": attack} | {name: table.text(name) for name in TEXT if name in table}
 
 
 def _trials(table: ScoreTable, plain: bool = False) -> ScoreTable:
@@ -210,30 +219,17 @@ def _plain(table: ScoreTable, plain: bool) -> ScoreTable:
     return replace(table, frame=table.frame.with_columns(ids))
 
 
-List = TypeVar("List", "TrialList", "UtteranceList")
-
-
-def _expected(rows: List, columns: Mapping[str, Any], of: Profile | None) -> List:
+def _refuse_unknown(columns: Mapping[str, Any], table: ScoreTable, of: Profile | None) -> None:
     """Refuse values that a corpus does not have, as a gender or an attack that nobody knows."""
     for name, pattern in of.values.items() if of is not None else ():
-        words = columns.get(name)
-        if words is None:
-            continue
-        known = {word for word in set(words.tolist()) if re.fullmatch(f"|-|{pattern}", word)}
-        row = next((n for n, word in enumerate(words.tolist()) if word not in known), None)
+        words = columns[name].tolist() if columns.get(name) is not None else []
+        known = {word for word in set(words) if re.fullmatch(f"|-|{pattern}", word)}
+        row = next((n for n, word in enumerate(words) if word not in known), None)
         if row is not None:
-            at = f"{columns['where'](row, name)}: " if columns.get("where") else ""
             raise InputError(
-                f"{at}{name} is {str(words[row])!r}; expected {pattern}: is it a list of another "
-                f"corpus than {of.name if of else ''}?"
+                f"{table.where(row, name)}: {name} is {words[row]!r}; expected {pattern}: is it a "
+                f"list of another corpus than {of.name if of else ''}?"
             )
-    return rows
-
-
-def _with_details(table: ScoreTable, details: ScoreTable) -> ScoreTable:
-    """Trials with what another list says of their utterances."""
-    frame = details.frame.rename({"speaker": "test_speaker"})
-    return key_beside(replace(details, frame=frame), table)
 
 
 def _of_corpus(trials: TrialList, of: Profile | None) -> TrialList:
@@ -285,13 +281,10 @@ def plain_paths(names: np.ndarray) -> np.ndarray:
 
 def read_trials_to_score(path: str | Path) -> TrialList:
     """Read trials that need no labels: ``speaker utterance``, or any list or table with these."""
-    line = next(iter(lines_of(Path(path), load(Path(path), mend=True)[0])), (1, ""))[1]
+    line = next(lines_of(Path(path), load(Path(path))[0]), (1, ""))[1]
     bare = len(line.split()) == 2 and "," not in line
     table = _trials(_read(path, UNLABELLED if bare else None))
-    names = {name: table.text(name) for name in TEXT if name in table}
-    known = "label" in table and not table.has_cm_labels
-    label = table.labels().astype(np.int8) if known else np.full(len(table), UNKNOWN, np.int8)
-    return TrialList(**{"attack": np.full(len(table), "")} | names, label=label)
+    return _trial_list(table, "label" in table and not table.has_cm_labels)
 
 
 def read_utterances(
@@ -317,14 +310,12 @@ def read_utterances(
                 "of utterances, which are bonafide or spoof; is it a list of trials?"
             )
     bonafide = spoofed == ("bonafide" if "label" in table else BONAFIDE_ATTACK)
-    attack = np.where(bonafide, BONAFIDE_ATTACK, "spoof")
-    names = {"attack": attack} | {name: table.text(name) for name in TEXT if name in table}
+    names = _names(table, np.where(bonafide, BONAFIDE_ATTACK, "spoof"))
     if of is not None and (of.paths or of.plain):
         names["utterance"] = plain_paths(names["utterance"])
     columns = names | {n: table.text(n) for n in table.frame.columns if n not in names}
-    names |= {"path": table.text("path")} if "path" in table else {}
-    found = UtteranceList(**names, bonafide=bonafide, where=table.where)
-    return _expected(found, columns | {"where": table.where}, of)
+    _refuse_unknown(columns, table, of)
+    return UtteranceList(**names, bonafide=bonafide, path=columns.get("path"), where=table.where)
 
 
 class Enrolled(NamedTuple):
@@ -351,8 +342,12 @@ def read_enrolment(*paths: str | Path, plain: bool = False) -> dict[str, list[st
     Raises:
         InputError: A line names no utterance, or its speaker stands before.
     """
+    return _by_model(row for path in paths for row in _enrolment_rows(path, plain))
+
+
+def _by_model(rows: Iterable[Enrolled]) -> dict[str, list[str]]:
     found, seen = dict[str, list[str]](), dict[str, str]()
-    for row in (row for path in paths for row in enrolment_rows(path, plain)):
+    for row in rows:
         if row.model in found:
             before = seen[row.model].removeprefix(row.where.rpartition("line ")[0])
             raise InputError(
@@ -365,7 +360,7 @@ def read_enrolment(*paths: str | Path, plain: bool = False) -> dict[str, list[st
     return found
 
 
-def enrolment_rows(path: str | Path, plain: bool = False) -> Iterator[Enrolled]:
+def _enrolment_rows(path: str | Path, plain: bool = False) -> Iterator[Enrolled]:
     """The rows of an enrolment list; arguments as for :func:`read_enrolment`."""
     for number, model, names in _enrolment_cells(Path(path)):
         where = f"{path}, line {number}"
@@ -407,7 +402,7 @@ def _enrolment_header(cells: Sequence[str]) -> tuple[int, int] | None:
 
 def enrolled_at(paths: Sequence[Path], name: str) -> str:
     """File and line of the enrolment list that names an utterance; nothing where none does."""
-    rows = (row for path in paths for row in enrolment_rows(path, plain=True))
+    rows = (row for path in paths for row in _enrolment_rows(path, plain=True))
     return next((row.where for row in rows if AUDIO_ENDING.sub("", name) in row.utterances), "")
 
 
@@ -426,8 +421,8 @@ def enrolment_within(
     Raises:
         InputError: A model that is claimed has an utterance without embedding; with its line.
     """
-    left = set()
-    for row in (row for path in paths for row in enrolment_rows(path, plain)):
+    left, rows = set(), [row for path in paths for row in _enrolment_rows(path, plain)]
+    for row in rows:
         lacking = [name for name in row.utterances if name not in known]
         if lacking and row.model not in claimed:
             left.add(row.model)
@@ -437,25 +432,22 @@ def enrolment_within(
                 f"of {row.model} in {source}, first: {', '.join(lacking[:10])}; extract them or "
                 "correct the list"
             )
-    every = read_enrolment(*paths, plain=plain)
-    return {model: names for model, names in every.items() if model not in left}
+    return {model: names for model, names in _by_model(rows).items() if model not in left}
 
 
 def write_trials(path: str | Path, trials: TrialList) -> Path:
     """Write an ASV trial list in the challenge's layout."""
-    return _write(path, TRIALS, trials, np.array(LABELS)[trials.label])
+    return write_table(path, trials.table(path), TRIALS)
 
 
 def write_utterances(path: str | Path, utterances: UtteranceList) -> Path:
     """Write a CM protocol in the challenge's layout."""
-    return _write(path, UTTERANCES, utterances, np.where(utterances.bonafide, "bonafide", "spoof"))
+    label = np.where(utterances.bonafide, "bonafide", "spoof")
+    return write_table(path, _table(utterances, label, Path(path)), UTTERANCES)
 
 
-def _write(
-    path: str | Path, layout: str, rows: TrialList | UtteranceList, label: np.ndarray
-) -> Path:
+def _table(rows: TrialList | UtteranceList, label: np.ndarray, path: Path) -> ScoreTable:
     import polars as pl
 
     columns = {name: getattr(rows, name).tolist() for name in TEXT}
-    frame = pl.DataFrame(columns | {"label": label.tolist()})
-    return write_table(path, ScoreTable(frame, Path(path)), layout)
+    return ScoreTable(pl.DataFrame(columns | {"label": label.tolist()}), path)

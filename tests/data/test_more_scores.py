@@ -11,7 +11,7 @@ import pytest
 
 from lightning_sasv.cli import main
 from lightning_sasv.data import make_twin
-from lightning_sasv.data.more_scores import trials_table, with_more_scores
+from lightning_sasv.data.datamodule import with_more_scores
 from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.fusion import FusionSystem
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     corpus, rng = make_twin(SCALE), np.random.default_rng(0)
     for data in (corpus.dev, corpus.eval):
-        table = trials_table(data).frame
+        table = data.trials.table(data.name).frame
         same, live = table["label"] == "target", table["label"] != "spoof"
         own = {
             "asv_x": same.cast(pl.Float64) + rng.normal(size=len(table)),

@@ -16,9 +16,16 @@ from scipy.stats import norm, rankdata, skew
 from lightning_sasv.data.corpus import ASV_DIM, CM_DIM, Corpus, TrainingSet, TrialSet
 from lightning_sasv.data.protocols import TRAIN_PROTOCOL, read_trials, read_utterances
 from lightning_sasv.data.sampler import TrialSampler
-from lightning_sasv.data.twin import _rotation, asv_vectors, cm_vectors, make_twin
+from lightning_sasv.data.twin import (
+    _normal_scores,
+    _rotation,
+    asv_vectors,
+    cm_vectors,
+    draw_scores,
+    make_twin,
+    skewed,
+)
 from lightning_sasv.data.twin_layout import KNOWN_ATTACKS, PLANS, UNSEEN_ATTACKS, lay_out
-from lightning_sasv.data.twin_scores import _normal_scores, draw_scores, skewed
 from lightning_sasv.errors import InputError
 from lightning_sasv.scores import read_scores
 from lightning_sasv.trials import TrialClass
