@@ -146,8 +146,13 @@ def as_finite(values: ArrayLike, name: str) -> Floats:
 
 def check_spread(scores: Floats, name: str) -> None:
     """Raise if scores are constant, but for less than floats resolve: nothing can be fitted."""
-    if scores.max() - scores.min() < 1 / LARGEST_SCORE:
-        raise InputError(f"{name} is constant: all {scores.size} values are {scores[0]}")
+    low, high = scores.min(), scores.max()
+    if low == high:
+        raise InputError(f"{name} is constant: all {scores.size} values are {low}")
+    if high - low < 1 / LARGEST_SCORE:
+        raise InputError(
+            f"{name} lies between {low:.3g} and {high:.3g}, too close to compute with; multiply it"
+        )
 
 
 def as_labels(labels: ArrayLike, name: str = "labels") -> Codes:

@@ -79,6 +79,8 @@ def test_scores_that_are_not_finite_or_constant_are_named(value: float) -> None:
     assert as_finite([LARGEST_SCORE, 1], "x").tolist() == [LARGEST_SCORE, 1.0]
     with pytest.raises(InputError, match=r"x is constant: all 3 values are 2\.0"):
         check_spread(np.full(3, 2.0), "x")
+    with pytest.raises(InputError, match=r"x lies between 1e-200 and 2e-200, too close"):
+        check_spread(np.array([1e-200, 2e-200]), "x")
     check_spread(np.array([0.0, 1e-9]), "x")
 
 

@@ -210,7 +210,8 @@ def _dominated(
             if rows.size:
                 found = f"the variance of the {columns.shown[k]} scores of class {code} rests on "
                 found += "one dev trial" if rows.size == 1 else f"{rows.size} dev trials"
-                remedy = f"correct such scores, leave them out (trim: {FAR:g}, say), or take L3t"
+                remedy = f"correct such scores, leave them out (trim: {FAR:g}, say)"
+                remedy += ", or take L3t" if config["density"] != "student_t" else ""
                 place = given.names.index(columns.names[k])
                 cells = np.column_stack([np.full_like(rows, place), rows])
                 yield Doubt("dominated", rows.size, found, remedy, cells)

@@ -14,6 +14,7 @@ from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.fusion.doubts import as_warnings, warning_lines
 from lightning_sasv.fusion.guards import deciding_trials, far_scores, misleading_trials
 from tests.fusion.conftest import ALONE
+from tests.scores.samples import toy_scores
 
 TARGET, NONTARGET = 1, 2
 
@@ -191,3 +192,16 @@ def test_a_negative_slope_is_named_with_its_value_and_remedy(trials):
     assert remedy.values()["slopes"]["cm"] > 0
     assert not [one for one in remedy.warnings if one["code"] == "slope"]
     assert warning_lines({"L3c": system.warnings})[0].startswith("warning: L3c: ")
+
+
+def test_no_system_is_advised_to_be_itself():
+    scores = toy_scores(300)
+    whole = np.round(scores.asv), np.round(scores.cm / 5), scores.label
+    remedies = {
+        name: one["text"].rpartition("; ")[2]
+        for name in ("L3t", "L3c")
+        for one in build_system(name).fit(*whole).warnings
+        if one["code"] == "dominated"
+    }
+    trim = "correct such scores, leave them out (trim: 10, say)"
+    assert remedies == {"L3t": trim, "L3c": f"{trim}, or take L3t"}

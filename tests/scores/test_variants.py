@@ -130,6 +130,7 @@ ASKED: dict[str, tuple[str | bytes, str, dict[str, str]]] = {
     "JSON": ('{"utt": "a", "score": 1}\n', "this is JSON", {}),
     "semicolons": (rows(U, BONA, COMMAS, sep=";", head="utt;label;score"), "by semicolons", {}),
     "bars": (rows(U, BONA, CM, sep="|"), "by bars", {}),
+    "decisions as scores": (rows(U, BONA, ONE), "--columns 'utterance,label,score'", {}),
     "decimal comma": (rows(U, A, BONA, COMMAS), r"line 1, .*write a decimal point: ", {}),
     "paths": (rows(PATHS, CM), "90 would match: --ids name", {"key": CM_KEY}),
     "ids in lower case": (rows([u.lower() for u in U], CM), "in lower case 90", {"key": CM_KEY}),
