@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -31,7 +30,14 @@ POLL_SECONDS = 0.5
 """How often one who waits looks again."""
 _LARGEST = 10_000
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
-_RUNNING = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "STOPPED")
+SLURM_SECONDS = 20.0
+"""Time that SLURM, which may be busy, has to answer."""
+
+ENDED = frozenset(
+    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
+    | {"PREEMPTED", "REVOKED", "TIMEOUT"}
+)
+"""States of SLURM's jobs that do not run and are not started again."""
 
 
 @dataclass(frozen=True)
@@ -108,18 +114,25 @@ def _birth(pid: int) -> str:
     return "?"
 
 
+def ask_slurm(*words: str) -> subprocess.CompletedProcess[str] | None:
+    """What a program of SLURM answers; nothing where it cannot be run or does not end."""
+    try:
+        return subprocess.run(
+            words, capture_output=True, text=True, timeout=SLURM_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+
+
 def _job_has_ended(job: str) -> bool:
     """What SLURM says, where it can be asked."""
-    if shutil.which("squeue") is None or not job.isdigit():
-        return False
-    try:
-        words = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}"]
-        said = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.SubprocessError):
+    words = ("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")
+    said = ask_slurm(*words) if job.isdigit() else None
+    if said is None:
         return False
     if said.returncode:
         return "Invalid job id" in said.stderr
-    return not any(state in _RUNNING for state in said.stdout.split())
+    return ENDED.issuperset(said.stdout.split())
 
 
 def owner_of(folder: str | Path) -> Owner | None:
@@ -170,17 +183,35 @@ def lock(*folders: str | Path, name: str = "", wait: bool = False) -> Iterator[N
 
 @contextmanager
 def _lock(folder: Path, name: str, wait: bool) -> Iterator[None]:
+    me = myself()
+    with _made(folder):
+        file = folder / name
+        try:
+            _wait_for(file, me, wait)
+            yield
+        finally:
+            if os.getpid() == me.pid:  # and not a fork of it
+                with suppress(OSError, InputError):
+                    if _read(file) == me:
+                        file.unlink()
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder where it is not there; what was made, and is empty at the end, goes again."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    file, me = ensure_directory(folder) / name, myself()
+    ensure_directory(folder)
     try:
-        _wait_for(file, me, wait)
         yield
     finally:
-        if os.getpid() == me.pid:  # and not a fork of it
-            with suppress(OSError, InputError):
-                if _read(file) == me:
-                    file.unlink()
-            _remove_empty(made)
+        remove_empty(made)
+
+
+def remove_empty(places: Sequence[Path]) -> None:
+    """Remove folders up to the first that holds anything."""
+    with suppress(OSError):
+        for place in places:
+            place.rmdir()
 
 
 @contextmanager
@@ -189,25 +220,18 @@ def next_version(root: Path) -> Iterator[int]:
 
     It goes again if it is empty at the end.
     """
-    made = [place for place in (root, *root.parents) if not place.exists()]
-    ensure_directory(root)
-    while True:
-        numbers = (re.fullmatch(r"version_(\d+)", path.name) for path in root.iterdir())
-        number = max((int(found[1]) for found in numbers if found), default=-1) + 1
-        folder = root / f"version_{number}"
-        with suppress(FileExistsError):
-            folder.mkdir()
-            break
-    try:
-        yield number
-    finally:
-        _remove_empty([folder, *made])
-
-
-def _remove_empty(places: Sequence[Path]) -> None:
-    with suppress(OSError):
-        for place in places:
-            place.rmdir()
+    with _made(root):
+        while True:
+            numbers = (re.fullmatch(r"version_(\d+)", path.name) for path in root.iterdir())
+            number = max((int(found[1]) for found in numbers if found), default=-1) + 1
+            folder = root / f"version_{number}"
+            with suppress(FileExistsError):
+                folder.mkdir()
+                break
+        try:
+            yield number
+        finally:
+            remove_empty([folder])
 
 
 def _wait_for(file: Path, me: Owner, wait: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from lightning_sasv.callbacks.write_results import WriteResults
 from lightning_sasv.checkpoints import read_checkpoint
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory, is_address, read_yaml, unshare
-from lightning_sasv.locks import lock, next_version
+from lightning_sasv.locks import lock, next_version, remove_empty
 from lightning_sasv.metrics_file import blocks
 from lightning_sasv.models import SASVModule
 from lightning_sasv.places import FUSED, LOCK, RUN, check_folder, head, kind_of, refuse
@@ -77,7 +77,7 @@ def _take(
 ) -> None:
     _number(trainer, stack)
     made = take_folder(trainer, next(iter(module.names), "run"))
-    stack.callback(_remove_empty, [made / "checkpoints", made, made.parent] if made else [])
+    stack.callback(remove_empty, [made / "checkpoints", made, made.parent] if made else [])
     folders, results = _folders(trainer), _results(trainer)
     others = _saved(trainer, folders)
     tested = [folder.parents[1] for folder in folders if folder.parent.name == TESTS]
@@ -167,12 +167,6 @@ def _number(trainer: Trainer, stack: ExitStack) -> None:
             if place not in numbers:
                 numbers[place] = stack.enter_context(next_version(place))
             vars(logger)["_version"] = numbers[place]
-
-
-def _remove_empty(places: Sequence[Path]) -> None:
-    with suppress(OSError):
-        for place in places:
-            place.rmdir()
 
 
 def _folders(trainer: Trainer) -> list[Path]:

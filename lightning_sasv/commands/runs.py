@@ -12,7 +12,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +25,7 @@ from lightning_sasv.commands.run_folder import TESTS
 from lightning_sasv.console import print_notes
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import inside, read_json, sha256, write_json
+from lightning_sasv.locks import SLURM_SECONDS, ask_slurm
 from lightning_sasv.results import METRICS_FILE, checkpoint_file
 from lightning_sasv.signals import PATIENCE, advise, heard, rank, wait_longer
 
@@ -202,9 +202,6 @@ def _digests(file: Path) -> Iterator[str | None]:
 NOTE = "slurm.json"
 """File in the folder of a run: which job began it, by which command."""
 
-SECONDS = 20.0
-"""Time that SLURM, which may be busy, has to answer; a job is told minutes before its end."""
-
 
 def job_id() -> str | None:
     """The SLURM job of this process, as ``scontrol`` calls it."""
@@ -247,7 +244,7 @@ def began(folder: Path, words: Sequence[str]) -> bool:
 def requeueing(command: str) -> Iterator[None]:
     """Where SIGUSR1 stops a ``fit``, have SLURM start it again."""
     if command == "fit" and job_id() is not None:
-        wait_longer(signal.SIGUSR1, PATIENCE + 2 * SECONDS)
+        wait_longer(signal.SIGUSR1, PATIENCE + 2 * SLURM_SECONDS)  # a job is told minutes before
     try:
         yield
     except KeyboardInterrupt:
@@ -275,10 +272,5 @@ def requeue() -> str | None:
 
 def _scontrol(*words: str) -> str | None:
     """What ``scontrol`` answers; nothing where it fails."""
-    try:
-        done = subprocess.run(
-            ["scontrol", *words], capture_output=True, text=True, check=True, timeout=SECONDS
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
+    said = ask_slurm("scontrol", *words)
+    return None if said is None or said.returncode else said.stdout

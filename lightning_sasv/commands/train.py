@@ -69,7 +69,6 @@ STAGES = ("fit", "validate", "test", "predict")
 BARE = ("--overwrite", "--refit", "--check")
 """Options that are a yes by their name alone."""
 
-
 _TRAINER = "Lightning's Trainer (--trainer.KEY.help CLASS describes what it can be made of)"
 _TITLES = {
     "Customize": _TRAINER,
@@ -158,19 +157,13 @@ class SASVCLI(LightningCLI):
         for part in ("data", "model"):
             parser.link_arguments("seed_everything", f"{part}.seeds", compute_fn=as_seeds)
 
-    @property
-    def note(self) -> NoteJob:
-        """The callback that knows the command."""
-        callbacks: list[Callback] = self.trainer_defaults["callbacks"]
-        return next(one for one in callbacks if isinstance(one, NoteJob))
-
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse, with what a checkpoint was made with in place of the defaults."""
         super().parse_arguments(parser, args)
         stage = self.config.subcommand
         told = self.config[stage]
         check_typed("overwrite", told.overwrite, args)
-        path = find_checkpoint(stage, told, self.note.words)
+        path = find_checkpoint(stage, told, args)
         self.origin = None if path is None or is_remote(path) else Origin.read(path)
         if isinstance(told.seed_everything, bool):
             known = self.origin.seeds if self.origin else []

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,15 +18,7 @@ from typing import Any, NamedTuple
 
 from lightning_sasv.console import print_notes
 from lightning_sasv.errors import InputError, meant
-
-SECONDS = 20.0
-"""Time that SLURM has to answer."""
-
-ENDED = frozenset(
-    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
-    | {"PREEMPTED", "REVOKED", "TIMEOUT"}
-)
-"""States of jobs that do not run and are not started again."""
+from lightning_sasv.locks import ENDED, ask_slurm
 
 FORGOTTEN = "FORGOTTEN"
 """State of a job that SLURM does not know any more."""
@@ -88,17 +79,9 @@ class State(NamedTuple):
         return self.name in ENDED or self.name == FORGOTTEN
 
 
-def ask(*words: str) -> subprocess.CompletedProcess[str] | None:
-    """What a program of SLURM answers; nothing where it cannot be run or does not end."""
-    try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return None
-
-
 def _answer(*words: str) -> str:
-    """As ``ask``: the text alone, none where it fails."""
-    said = ask(*words)
+    """As ``ask_slurm``: the text alone, none where it fails."""
+    said = ask_slurm(*words)
     return said.stdout if said is not None and said.returncode == 0 else ""
 
 
@@ -151,7 +134,7 @@ def largest_memory(names: Sequence[str]) -> float | None:
 def states(ids: Sequence[str]) -> dict[str, State] | None:
     """States of jobs, also of those that SLURM has forgotten; nothing where it does not answer."""
     form = "--Format=JobID:32,State:32,RestartCnt:16,Reason:240"
-    said = ask("squeue", "--noheader", "--states=all", f"--jobs={','.join(ids)}", form)
+    said = ask_slurm("squeue", "--noheader", "--states=all", f"--jobs={','.join(ids)}", form)
     if said is None or (said.returncode and "Invalid job id" not in said.stderr):
         return None
     found = {}
@@ -203,7 +186,7 @@ def why_ended(job: str, state: State) -> str:
 
 def cancel(ids: Sequence[str]) -> bool:
     """Cancel jobs; whether SLURM took it."""
-    said = ask("scancel", *ids)
+    said = ask_slurm("scancel", *ids)
     return said is not None and said.returncode == 0
 
 

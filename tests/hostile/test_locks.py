@@ -118,6 +118,8 @@ def test_another_machine_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         ("echo RUNNING", False),
         ("echo SUSPENDED", False),
+        ("echo STAGE_OUT", False),
+        ("echo SIGNALING", False),
         ("echo CANCELLED", True),
         ("true", True),
         ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
