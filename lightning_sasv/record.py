@@ -241,6 +241,15 @@ def named_costs(costs: CostModel) -> Of:
     return {"name": name, **costs.as_dict()}
 
 
+def settings_of(of: Of) -> Settings | None:
+    """Costs and convention of results; nothing where they are not recorded."""
+    costs, fields = of["costs"], CostModel().as_dict()
+    if not isinstance(costs, Mapping) or not fields.keys() <= costs.keys():
+        return None
+    known = {name: costs[name] for name in (*fields, "c_abstain") if name in costs}
+    return Settings(CostModel(**known), convention=of["eer_convention"])
+
+
 def _t_eer(values: Mapping[str, float], how: Settings) -> Of | None:
     exists = values.get("t_eer_exists", math.nan)
     if math.isnan(exists):

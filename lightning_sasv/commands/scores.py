@@ -34,9 +34,7 @@ def evaluate(
     if csv is not None:
         result.write_csv(csv, overwrite)
     if figures is not None:
-        from lightning_sasv.evaluation.curves import write_figures
-
-        write_figures(result, figures, overwrite)
+        result.write_figures(figures, overwrite)
 
 
 @options_of("evaluation.merge")

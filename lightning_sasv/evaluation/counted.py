@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from lightning_sasv.counting import Bounded, Counts
 from lightning_sasv.counting.replicates import COARSE, CountedInterval, Drawn
+from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.compare import Draws, Options
 from lightning_sasv.evaluation.definitions import definitions
 from lightning_sasv.files import finite, write_json, write_text
@@ -231,6 +232,17 @@ class CountedResults:
                 cells += [ends.low, ends.high, " × ".join(self.drawn)] if ends else ["", "", ""]
                 lines.append(",".join(json.dumps(c) if "," in str(c) else str(c) for c in cells))
         return write_text(path, "\n".join(lines) + "\n")
+
+    def write_figures(self, folder: str | Path, overwrite: bool = True) -> NoReturn:
+        """Refuse: curves of scores need the trials.
+
+        Raises:
+            InputError: Always, with what draws the bands of counts.
+        """
+        raise InputError(
+            f"--figures {folder} needs the trials in memory: add --exact true; of a state "
+            "`lightning report STATE --figures DIR` draws the curves"
+        )
 
 
 def _bounds(values: Mapping[str, Bounded]) -> dict[str, dict[str, Any]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.evaluation.compare import Attack, Draws, Options, compared_metrics, draw
@@ -19,7 +22,7 @@ from lightning_sasv.metrics.comparisons import PRIMARY, Comparison, not_distingu
 from lightning_sasv.metrics.intervals import Interval
 from lightning_sasv.metrics.speakers import SpeakerErrors
 from lightning_sasv.metrics_file import Metrics, as_content, blocks
-from lightning_sasv.places import head, refuse
+from lightning_sasv.places import head, refuse, stamp
 from lightning_sasv.record import (
     Of,
     Origin,
@@ -33,15 +36,19 @@ from lightning_sasv.record import (
 )
 from lightning_sasv.results import origin_beside, read_metrics
 from lightning_sasv.scores.sources import stem_of
-from lightning_sasv.trials import SPLITS
+from lightning_sasv.trials import SPLITS, TASKS
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from lightning_sasv.report.curves import DET
 
 Values = dict[str, float]
 
 COLUMNS = ("system", "set", "group", "metric", "value", "low", "high", "method", "drawn", "n")
 """Columns of values and intervals, a row for each."""
+WITH_CURVE = ("sasv", "sv", "spf", "asv", "cm")
+"""Tasks that have a DET curve where their scores and classes are there."""
 
 
 @dataclass(frozen=True)
@@ -284,6 +291,46 @@ class Results:
         if not overwrite and Path(path).exists() and ",".join(COLUMNS) not in head(Path(path)):
             refuse(path, "something else than values and intervals", "another --csv")
         return write_text(path, self.to_polars().write_csv())
+
+    def write_figures(self, folder: str | Path, overwrite: bool = True) -> list[Path]:
+        """Write the DET curves of every score as PNG, PDF and SVG, and their points as CSV.
+
+        Args:
+            folder: Folder to write to.
+            overwrite: Replace files that are something else.
+
+        Raises:
+            InputError: matplotlib is not installed, or something else is in the way.
+        """
+        from lightning_sasv.report.drawing import check_files, draw_files
+        from lightning_sasv.report.figures import det_of
+
+        curves = {name: self._det_curves(name) for name in self.metrics}
+        data = [
+            {"system": name, "task": task, "false_acceptance": accepted, "miss": missed}
+            for name, own in curves.items()
+            for task, one in own.items()
+            for accepted, missed in zip(one.false_acceptance, one.miss, strict=True)
+        ]
+        tasks = [task for task in WITH_CURVE if any(task in own for own in curves.values())]
+        figure = replace(det_of(curves, tasks), data=data)
+        origin = stamp("evaluate", "+".join(curves))
+        check_files(folder, [figure], origin, overwrite)
+        return draw_files(folder, [figure], self.title, origin)
+
+    def _det_curves(self, name: str) -> dict[str, DET]:
+        """DET curves of a system by task, wherever there is an EER."""
+        from lightning_sasv.report.curves import thin_det_of
+
+        found = {}
+        for task in WITH_CURVE:
+            if not math.isnan(self.metrics[name].get(f"{task}_eer", math.nan)):
+                column, *sides = TASKS[task]
+                scores = self.systems.columns[name][column]
+                there = ~np.isnan(scores)
+                parts = (there & np.isin(self.systems.labels, side) for side in sides)
+                found[task] = thin_det_of(*(scores[part] for part in parts))
+        return found
 
 
 def _cells(one: Interval | None, drawn: Sequence[str]) -> tuple[Any, ...]:

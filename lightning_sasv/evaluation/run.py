@@ -233,9 +233,7 @@ def evaluate(
         options = replace(options, dev=known.metrics(options.settings))
     result = evaluate_tables(tables, options, begin, by if macro else None)
     if figures is not None:
-        from lightning_sasv.evaluation.curves import write_figures
-
-        write_figures(result, figures, overwrite)
+        result.write_figures(figures, overwrite)
     return _finished(result, tell, json, csv, overwrite)
 
 

@@ -20,8 +20,7 @@ from lightning_sasv.metrics.intervals import check_replicates
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.metrics_file import Metrics, blocks
 from lightning_sasv.places import FUSED, check_folder, kind_of, refuse
-from lightning_sasv.record import Origin
-from lightning_sasv.report.draws import settings_of
+from lightning_sasv.record import Origin, settings_of
 from lightning_sasv.report.sections import TRANSFER_FILE, csv_text
 from lightning_sasv.results import (
     METRICS_FILE,

@@ -226,7 +226,7 @@ def table(
         job = Job(recipe, *chosen, own=own_systems(wanted))
         launch(job, launcher, processes, launcher_options, overwrite, workers)
         from lightning_sasv.fusion import failure_lines
-        from lightning_sasv.report.draws import draw_seed
+        from lightning_sasv.report.sure import draw_seed
         from lightning_sasv.report.table1 import order_checks
         from lightning_sasv.report.table1_text import write_table
 

@@ -41,7 +41,7 @@ from lightning_sasv.locks import lock
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.restoring import restoring
 from lightning_sasv.program import program
-from lightning_sasv.report.draws import draw_seed
+from lightning_sasv.report.sure import draw_seed
 from lightning_sasv.signals import advising
 
 __all__ = ["Job", "begin", "failures", "make_trainer", "run_job", "train_stack"]

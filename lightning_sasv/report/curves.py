@@ -29,9 +29,9 @@ from lightning_sasv.metrics.functional import (
 from lightning_sasv.metrics.functional.points import Steps
 from lightning_sasv.metrics.registry import NO_LLR
 from lightning_sasv.metrics_file import blocks
-from lightning_sasv.report.draws import OVER_SEEDS, draw_seeds, settings_of
+from lightning_sasv.record import settings_of
 from lightning_sasv.report.planes import Base, Pair, find_pairs, robust_range
-from lightning_sasv.report.sure import Sure, judge, sureness
+from lightning_sasv.report.sure import OVER_SEEDS, Sure, draw_seeds, judge, sureness
 from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, TASKS, TrialClass
 

@@ -15,7 +15,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.conformal import LEVEL, Measured, measure, outside_in_words
 from lightning_sasv.metrics_file import blocks
-from lightning_sasv.report.draws import settings_of
+from lightning_sasv.record import settings_of
 from lightning_sasv.report.formats import folded, html_table
 from lightning_sasv.results import Results
 from lightning_sasv.trials import CLASS_ORDER, Scores, TrialClass

@@ -18,13 +18,12 @@ from lightning_sasv.metrics.functional import ece_curve, eer
 from lightning_sasv.metrics.functional.pav import pools
 from lightning_sasv.plugins import name_of
 from lightning_sasv.report import curves, planes
-from lightning_sasv.report.bands import GRID, det_band
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
 from lightning_sasv.report.differences import forest, speakers
-from lightning_sasv.report.draws import few_speakers, known_factors
-from lightning_sasv.report.operating import operating_points
+from lightning_sasv.report.operating import GRID, det_band, operating_points
 from lightning_sasv.report.sections import label_budget
+from lightning_sasv.report.sure import few_speakers, known_factors
 from lightning_sasv.scores.layouts import is_fusible
 from lightning_sasv.trials import CLASS_ORDER, FusedScores
 

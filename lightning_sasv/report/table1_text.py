@@ -24,9 +24,8 @@ from lightning_sasv.metrics.registry import (
 )
 from lightning_sasv.metrics_file import Metrics, costs_in, of_in
 from lightning_sasv.record import NOT_RECORDED
-from lightning_sasv.report.draws import OVER_SEEDS, Draws
 from lightning_sasv.report.formats import in_one_line, latex, latex_heading, latex_text, markdown
-from lightning_sasv.report.sure import Sure, judge
+from lightning_sasv.report.sure import OVER_SEEDS, Draws, Sure, judge
 from lightning_sasv.report.table1 import (
     Cell,
     Check,

@@ -35,7 +35,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.lists import corpus_splits
 from lightning_sasv.metrics import Counts
 from lightning_sasv.metrics.speakers import zoo
-from lightning_sasv.report.draws import known_factors
+from lightning_sasv.report.sure import known_factors
 from lightning_sasv.scores import convert, read_table
 from lightning_sasv.trials import Scores, TrialClass, claimed_speakers
 from tests.conftest import REPOSITORY

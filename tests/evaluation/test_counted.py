@@ -23,6 +23,7 @@ from lightning_sasv.metrics.bounds import bounded_text, ends_text
 from lightning_sasv.report import write_report
 from lightning_sasv.scores import stream
 from lightning_sasv.scores.stream import scan
+from tests.helpers import failure_of
 
 ROWS = 6000
 
@@ -169,22 +170,8 @@ def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(capsys.readouterr().err.split())
     assert re.search(r"6,000 rows: counted \(\d\.\d GB\); values exact after a second read", said)
     main(["merge", "a.counts.safetensors", "--out", "b.counts.safetensors"])
-    main(
-        [
-            "evaluate",
-            "b.counts.safetensors",
-            "--json",
-            "b.json",
-            "--csv",
-            "b.csv",
-            "--ci",
-            "speaker",
-            "--by",
-            "attack",
-            "--replicates",
-            "60",
-        ]
-    )
+    more = "--json b.json --csv b.csv --ci speaker --by attack --replicates 60"
+    main(["evaluate", "b.counts.safetensors", *more.split()])
     shown = capsys.readouterr().out
     assert "trials, counted" in " ".join(shown.split())
     assert "impostors are not drawn" in " ".join(shown.split())
@@ -197,6 +184,8 @@ def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert one["of"]["trials"] == {word: (words == word).sum() for word in words.unique()}
     assert one["of"]["sources"][0]["name"] == "all.csv"
     assert Path("b.csv").read_text().startswith("system,metric,value,low_bound")
+    said = failure_of(capsys, "evaluate", "b.counts.safetensors", "--ci", "none", "--figures", "f")
+    assert "--figures f needs the trials in memory" in said
 
 
 def test_two_systems_are_compared(files: Path, frame: pl.DataFrame) -> None:

@@ -17,7 +17,7 @@ from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.metrics.functional import sasv_eers
 from lightning_sasv.metrics.intervals import over_seeds
 from lightning_sasv.models import SASVModule
-from lightning_sasv.report.draws import draw_seeds
+from lightning_sasv.report.sure import draw_seeds
 from lightning_sasv.report.table1 import PAPER, make_rows, order_checks
 from lightning_sasv.results import read_metrics
 from lightning_sasv.scores import read_scores

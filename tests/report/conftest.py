@@ -19,7 +19,7 @@ from lightning_sasv.metrics_file import Metrics
 from lightning_sasv.record import Origin, Trials, unrecorded
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series
-from lightning_sasv.report.draws import draw_seed
+from lightning_sasv.report.sure import draw_seed
 from lightning_sasv.report.table1_text import write_table
 from lightning_sasv.results import (
     Results,

@@ -14,11 +14,10 @@ from lightning_sasv.metrics.bootstrap import bootstrap, replicate_weights
 from lightning_sasv.metrics.comparisons import Comparison
 from lightning_sasv.metrics.intervals import percentile_ends as bootstrap_ends
 from lightning_sasv.report import write_report
-from lightning_sasv.report.bands import GRID, det_band
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.differences import forest, speakers
 from lightning_sasv.report.figures import FIGURES, describe
-from lightning_sasv.report.operating import RHOS, TAUS, costs_at, operating_points
+from lightning_sasv.report.operating import GRID, RHOS, TAUS, costs_at, det_band, operating_points
 from lightning_sasv.report.sure import Sure
 from lightning_sasv.results import Results, read_results
 from lightning_sasv.trials import TASKS

@@ -24,15 +24,13 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.metrics_file import values_in
 from lightning_sasv.record import Origin, Trials, unrecorded
 from lightning_sasv.report import html as page_module
-from lightning_sasv.report import page_data as data_module
 from lightning_sasv.report import write_report
 from lightning_sasv.report.curves import OWN, Material
 from lightning_sasv.report.description import styles
 from lightning_sasv.report.drawing import FORMATS, draw, look
 from lightning_sasv.report.figures import FIGURES, describe
-from lightning_sasv.report.html import as_json
+from lightning_sasv.report.html import as_json, page_data
 from lightning_sasv.report.html_tables import Shown, markdown_table, metrics_table, tandem_table
-from lightning_sasv.report.page_data import page_data
 from lightning_sasv.report.planes import as_pair
 from lightning_sasv.report.sure import Sure, sureness
 from lightning_sasv.report.tables import print_results
@@ -169,7 +167,7 @@ def test_embedded_trials_are_all_trials_in_single_precision(small: Results) -> N
 def test_too_many_trials_are_sampled_and_the_page_says_so(
     small: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_module, "EMBEDDED", 1200)
+    monkeypatch.setattr(page_module, "EMBEDDED", 1200)
     page = render_page(small)
     data = embedded(page)
     count = sum(data["trials"]["sizes"])
