@@ -101,7 +101,7 @@ def as_scores(values: ArrayLike, name: str) -> Floats:
         >>> as_scores([1, 2], "scores")
         array([1., 2.])
     """
-    scores = _as_column(values, name)
+    scores = as_unpaired(values, name)
     if scores.size and np.isnan(scores.min()):
         bad = np.isnan(scores)
         first = int(np.argmax(bad))
@@ -117,7 +117,12 @@ def as_unpaired(values: ArrayLike, name: str) -> Floats:
         >>> as_unpaired([1, math.nan], "scores")
         array([ 1., nan])
     """
-    return _as_column(values, name)
+    array = as_array(values, name)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.ndim != 1:
+        raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
+    return np.asarray(array, dtype=np.float64)
 
 
 def as_finite(values: ArrayLike, name: str) -> Floats:
@@ -134,7 +139,7 @@ def as_finite(values: ArrayLike, name: str) -> Floats:
         >>> as_finite([0.5, -2], "asv")
         array([ 0.5, -2. ])
     """
-    scores = _as_column(values, name)
+    scores = as_unpaired(values, name)
     if scores.size and not (scores.min() >= -LARGEST_SCORE and scores.max() <= LARGEST_SCORE):
         first = int(np.argmin(np.abs(scores) <= LARGEST_SCORE))
         raise InputError(
@@ -350,15 +355,6 @@ def count(name: str, value: Any) -> int:
     if not (number >= 1 and number.is_integer()):
         raise InputError(f"{name} must be at least 1 and whole, got {value}")
     return int(number)
-
-
-def _as_column(values: ArrayLike, name: str) -> Floats:
-    array = as_array(values, name)
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if array.ndim != 1:
-        raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
-    return np.asarray(array, dtype=np.float64)
 
 
 def _are_labels(array: np.ndarray) -> bool:

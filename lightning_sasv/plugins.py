@@ -92,7 +92,8 @@ def _named(thing: Any, name: str) -> Any:
     return replace(thing, name=name) if knows else thing
 
 
-def _said(error: BaseException) -> str:
+def said_of(error: BaseException) -> str:
+    """What an error of others says, in a line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
@@ -146,7 +147,7 @@ class Registry(dict[str, T]):
     def _failure(self, entry: EntryPoint, error: BaseException) -> str:
         package = entry.dist.name if entry.dist else entry.value
         what = f"the package {package} registers the {self.kind} {entry.name!r}"
-        return f"{what}, which fails ({_said(error)})"
+        return f"{what}, which fails ({said_of(error)})"
 
     def __missing__(self, name: str) -> T:
         found = self._load(name) if name in self._registered() else None
@@ -187,7 +188,7 @@ class Registry(dict[str, T]):
         except InputError as error:
             raise InputError(f"{name[:200]} is no {self.kind}: {error}") from None
         except Exception as error:
-            raise InputError(f"the {self.kind} {name[:200]} fails ({_said(error)})") from None
+            raise InputError(f"the {self.kind} {name[:200]} fails ({said_of(error)})") from None
 
     def _thing(self, name: str) -> Any:
         """What another package gives under a name of its own, or under that of its class."""
@@ -212,4 +213,4 @@ class Registry(dict[str, T]):
         try:
             return pkgutil.resolve_name(name)
         except Exception as error:
-            raise InputError(f"no {self.kind} {name[:200]} ({_said(error)})") from None
+            raise InputError(f"no {self.kind} {name[:200]} ({said_of(error)})") from None

@@ -83,6 +83,11 @@ class CostModel:
         return self.weight_miss, self.weight_fa_nontarget, self.weight_fa_spoof
 
     @property
+    def priors(self) -> tuple[float, float, float]:
+        """The priors of target, nontarget and spoof."""
+        return self.p_target, self.p_nontarget, self.p_spoof
+
+    @property
     def log_weights(self) -> tuple[float, float, float]:
         """Logs of the weights of target, nontarget and spoof; −inf where one is 0."""
         target, nontarget, spoof = (math.log(w) if w > 0 else -math.inf for w in self.weights)

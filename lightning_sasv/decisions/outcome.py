@@ -98,8 +98,7 @@ def empirical_cost(
     parts = [w * rate for w, rate in zip(weights.values(), rates, strict=True) if w > 0]
     shares = [share_of(undecided, codes, code) for code in CLASS_ORDER]
     if unsure is not None and model.c_abstain < math.inf:
-        priors = (model.p_target, model.p_nontarget, model.p_spoof)
-        paid = zip(priors, shares, strict=True)
+        paid = zip(model.priors, shares, strict=True)
         parts += [np.float64(model.c_abstain * p * share) for p, share in paid if p > 0]
     cost = np.float64(math.fsum(parts))
     if model.default_cost > 0:
@@ -141,10 +140,9 @@ def worth_below(unsure: Any, labels: Any, costs: CostModel | str) -> float:
         0.5
     """
     model, codes, flags = as_cost_model(costs), as_labels(labels), np.asarray(unsure, bool)
-    priors = model.p_target, model.p_nontarget, model.p_spoof
     saves = 0.0, model.c_fa_nontarget, model.c_fa_spoof
     shares = [np.nan_to_num(share_of(flags, codes, code)) for code in CLASS_ORDER]
-    taken = [prior * share for prior, share in zip(priors, shares, strict=True)]
+    taken = [prior * share for prior, share in zip(model.priors, shares, strict=True)]
     saved = math.fsum(cost * share for cost, share in zip(saves, taken, strict=True))
     return float(saved / math.fsum(taken)) if any(taken) else math.nan
 

@@ -106,8 +106,8 @@ def abstain_rule(costs: CostModel) -> Score | None:
     if costs.c_abstain == math.inf:
         return None
     target, nontarget, spoof = costs.log_weights
-    priors = costs.p_target, costs.p_nontarget, costs.p_spoof
-    own_target, own_nontarget, own_spoof = (_log(p) + _log(costs.c_abstain) for p in priors)
+    price = _log(costs.c_abstain)
+    own_target, own_nontarget, own_spoof = (_log(prior) + price for prior in costs.priors)
 
     def gain(a: Any, c: Any) -> Any:
         accepting = log_add(nontarget - a, spoof - c)
@@ -213,7 +213,7 @@ def posteriors(fused: FusedScores, costs: CostModel | str) -> Any:
     """
     asv_llr, cm_llr = _llrs(fused)
     model = as_cost_model(costs)
-    spoof, nontarget, target = map(_log, (model.p_spoof, model.p_nontarget, model.p_target))
+    target, nontarget, spoof = map(_log, model.priors)
     return softmax([spoof - cm_llr, nontarget - asv_llr, target + 0 * cm_llr])
 
 

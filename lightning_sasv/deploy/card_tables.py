@@ -118,7 +118,7 @@ def _rows(costs: CostModel, shares: Floats) -> dict[str, Any]:
     names = ["targets rejected", "nontargets accepted", "spoofs accepted"]
     names += [f"unsure {code}s" for code in CLASS_ORDER]
     price = costs.c_abstain if costs.c_abstain < math.inf else 0.0
-    paid = price * (np.array([costs.p_target, costs.p_nontarget, costs.p_spoof]) @ unsure)
+    paid = price * (np.array(costs.priors) @ unsure)
     weights = np.array(costs.weights) / costs.default_cost
     return {
         "policy a-DCF": weights @ wrong + paid / costs.default_cost,

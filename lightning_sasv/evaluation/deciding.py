@@ -300,7 +300,7 @@ def policy_result(
 
 def _risk_at_priors(risks: Any, labels: np.ndarray, costs: CostModel) -> float | None:
     """Mean risk with each class at its prior; ``None`` where a class with a prior has no trials."""
-    priors = zip(CLASS_ORDER, (costs.p_target, costs.p_nontarget, costs.p_spoof), strict=True)
+    priors = zip(CLASS_ORDER, costs.priors, strict=True)
     parts = [(prior, risks[labels == code]) for code, prior in priors if prior > 0]
     if not all(part.size for _, part in parts):
         return None

@@ -11,7 +11,7 @@ from lightning_sasv import lazy
 from lightning_sasv.fusion.calibration import CALIBRATIONS
 from lightning_sasv.fusion.choice import RHO_CHOICES
 from lightning_sasv.fusion.densities import DENSITIES
-from lightning_sasv.fusion.doubts import FitWarning, warning_lines
+from lightning_sasv.fusion.doubts import FitWarning, failure_lines, warning_lines
 from lightning_sasv.fusion.rules import RULES
 from lightning_sasv.fusion.zoo import (
     JOINT_SYSTEMS,
@@ -21,7 +21,6 @@ from lightning_sasv.fusion.zoo import (
     SYSTEMS,
     FusionSettings,
     build_system,
-    failure_lines,
     fit_and_fuse,
     fit_systems,
     fuse_systems,

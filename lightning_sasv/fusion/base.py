@@ -20,10 +20,17 @@ from lightning_sasv.fusion.columns import (
     DevTrials,
     as_bytes,
     dev_trials,
-    from_bytes,
     score_columns,
 )
-from lightning_sasv.fusion.densities import Config, Single, Stage, State, at_place, of_place
+from lightning_sasv.fusion.densities import (
+    Config,
+    Single,
+    Stage,
+    State,
+    at_place,
+    beside_quality,
+    of_place,
+)
 from lightning_sasv.fusion.doubts import FitWarning, slopes_of
 from lightning_sasv.fusion.guards import check_sizes, check_widths, constant_columns, far_scores
 from lightning_sasv.fusion.logistic import ORDERS
@@ -38,13 +45,12 @@ from lightning_sasv.fusion.settings import (
 from lightning_sasv.fusion.transforms import (
     CHOSEN,
     TRANSFORM,
-    WORDS,
     Transform,
     check_transform,
-    check_transforms,
+    columns_of,
+    laid_out,
     words_for,
 )
-from lightning_sasv.numerics import namespace
 from lightning_sasv.plugins import Other
 from lightning_sasv.trials import FusedScores
 
@@ -190,7 +196,7 @@ class Fusion:
         state = {name: np.asarray(value) for name, value in self.arrays().items()}
         few = {name: value for name, value in state.items() if value.size <= _FEW}
         found = {name: value.tolist() for name, value in few.items() if value.dtype.kind == "f"}
-        columns = _laid_out(self.columns, state)
+        columns = laid_out(self.columns, state)
         if columns.transforms is not None:
             found["transform"] = dict(zip(columns.names, columns.transforms, strict=True))
         if "chosen.order" in state:
@@ -299,7 +305,7 @@ class Fusion:
         """The two sides that the rule fuses, LLRs if there are any; see :meth:`fuse_pairs`."""
         if not state["fitted"]:
             raise RuntimeError("this FusionSystem is not fitted; call fit on development trials")
-        columns = _laid_out(columns or self.columns, state)
+        columns = laid_out(columns or self.columns, state)
         for place, stage, settings in self._steps(columns):
             scores = stage.apply(of_place(place, state), scores, settings)
         return self._sides(scores, columns)
@@ -312,7 +318,7 @@ class Fusion:
         Args:
             state: Fitted values, arrays.
         """
-        columns = _laid_out(self.columns, state)
+        columns = laid_out(self.columns, state)
         stages = list[Single]()
         for place, stage, settings in self._steps(columns):
             if stage.single is None:
@@ -383,7 +389,7 @@ class Fusion:
         if self.config["density"] is not None:
             stage, scores = PARTS["density"].find(self.config["density"]), columns.without_quality()
             quality = columns.names[columns.scores :]
-            stage = _beside(stage, columns.scores) if quality else stage
+            stage = beside_quality(stage, columns.scores) if quality else stage
             yield "density", stage, settings | {"columns": scores}
             columns = Columns((*PAIR.names, *quality))
         if self.config["calibration"] is not None:
@@ -396,44 +402,6 @@ class Fusion:
             return scores[0], scores[1]
         asv, cm = (scores[place].mean(0) for place in columns.used.sides())
         return asv, cm
-
-
-def _beside(density: Stage, count: int) -> Stage:
-    """A density of the first columns, which the others, measures of quality, pass by."""
-
-    def apply(state: State, scores: Any, config: Config) -> Any:
-        llrs = density.apply(state, scores[:count], config)
-        return namespace(scores).concatenate([llrs, scores[count:]])
-
-    def single(state: State, config: Config) -> Single:
-        one = density.single(state, config)  # type: ignore[misc]
-        return lambda scores: [*one(scores[:count]), *scores[count:]]
-
-    return Stage(
-        density.start,
-        lambda scores, codes, config: density.fit(scores[:count], codes, config),
-        apply,
-        None if density.single is None else single,
-    )
-
-
-def columns_of(state: State) -> Columns:
-    """The columns that a state (arrays) is of.
-
-    Raises:
-        InputError: They are no names of columns, or have no transforms that make sense.
-    """
-    columns = from_bytes(state["names"]) if "names" in state else PAIR
-    check_transforms(state, len(columns.names))
-    return _laid_out(columns, state)
-
-
-def _laid_out(columns: Columns, state: State) -> Columns:
-    """Columns with their transforms in a state."""
-    if "transform.word" not in state:
-        return replace(columns, transforms=None) if columns.transforms else columns
-    words = tuple(WORDS[number] for number in state["transform.word"].tolist())
-    return columns if words == columns.transforms else replace(columns, transforms=words)
 
 
 def check_shapes(state: State, expected: State) -> None:

@@ -26,7 +26,6 @@ from lightning_sasv.fusion.logistic import (
     SMALL_PENALTY,
     Basis,
     class_weights,
-    log_posteriors,
     minimise_pair_loss,
     multinomial_loss,
 )
@@ -149,10 +148,7 @@ def held_out_llrs(
 
 def cross_entropy(llrs: Floats, codes: Codes) -> float:
     """Class-balanced cross-entropy ``⅓ Σ_k mean −log P_k`` of LLR pairs (2, trials), in nats."""
-    losses = log_posteriors(llrs)[0]
-    losses = losses + np.where(codes == TrialClass.NONTARGET, llrs[0], 0.0)
-    losses = losses + np.where(codes == TrialClass.SPOOF, llrs[1], 0.0)
-    return float(np.mean([losses[codes == code].mean() for code in TrialClass]))
+    return multinomial_loss(codes)(llrs, slice(None))[0]
 
 
 def choose(

@@ -7,7 +7,7 @@ without names of their own are the pair, ``asv_score`` and ``cm_score``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +33,7 @@ class Columns:
     """
 
     names: tuple[str, ...] = PAIR_NAMES
-    transforms: tuple[str, ...] | None = None
+    transforms: tuple[str, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if list(self.kinds) != sorted(self.kinds, key=KINDS.index) or min(self.counts[:2]) < 1:

@@ -75,6 +75,25 @@ class Stage(NamedTuple):
     single: Callable[[State, Config], Single] | None = None
 
 
+def beside_quality(density: Stage, count: int) -> Stage:
+    """A density of the first columns, which the others, measures of quality, pass by."""
+
+    def apply(state: State, scores: Any, config: Config) -> Any:
+        llrs = density.apply(state, scores[:count], config)
+        return namespace(scores).concatenate([llrs, scores[count:]])
+
+    def single(state: State, config: Config) -> Single:
+        one = density.single(state, config)  # type: ignore[misc]
+        return lambda scores: [*one(scores[:count]), *scores[count:]]
+
+    return Stage(
+        density.start,
+        lambda scores, codes, config: density.fit(scores[:count], codes, config),
+        apply,
+        None if density.single is None else single,
+    )
+
+
 Kernel = Callable[[Any, Any, int, Config], Any]
 """Log density from squared distance, log determinant, number of columns and settings; of floats,
 or of arrays or tensors that go together."""

@@ -312,6 +312,22 @@ def warning_lines(found: Mapping[str, Sequence[FitWarning]]) -> list[str]:
     return [f"{kind}: {', '.join(names)}: {text}" for (kind, text), names in systems.items()]
 
 
+def failed(reason: str) -> FitWarning:
+    """The one warning of a system that could not be fitted."""
+    return {"code": FAILED, "text": reason, "value": 0.0, "trials": []}
+
+
+def failure_lines(reasons: Mapping[str, str]) -> list[str]:
+    """What is said of systems that could not be fitted; of several with one reason it is once.
+
+    Example:
+        >>> failure_lines({"L2": "no spoof trial", "L3": "no spoof trial"})
+        ['L2, L3: not fitted: no spoof trial']
+    """
+    lines = warning_lines({name: [failed(reason)] for name, reason in reasons.items()})
+    return [line.removeprefix("warning: ") for line in lines]
+
+
 def reason_of(warnings: Iterable[FitWarning]) -> str | None:
     """Why a system could not be fitted; nothing if it could."""
     return next((one["text"] for one in warnings if one["code"] == FAILED), None)

@@ -230,20 +230,14 @@ def multinomial_loss(labels: Codes) -> PairLoss:
     weight = class_weights(labels)
 
     def loss(llrs: Floats, place: slice) -> tuple[float, Floats, Floats]:
-        log_sum, posterior = log_posteriors(llrs)
-        own, right = weight[place], truth[:, place]
-        value = float(own @ (log_sum + (right * llrs).sum(axis=0)))
+        top = np.maximum(-llrs.min(axis=0), 0.0)
+        parts = np.exp(-llrs - top)
+        total = parts.sum(axis=0) + np.exp(-top)
+        own, right, posterior = weight[place], truth[:, place], parts / total
+        value = float(own @ (top + np.log(total) + (right * llrs).sum(axis=0)))
         return value, own * (right - posterior), own * _covariance(posterior)
 
     return loss
-
-
-def log_posteriors(llrs: Floats) -> tuple[Floats, Floats]:
-    """``log(1 + e^(−llr_tn) + e^(−llr_ts))``, and the posteriors of nontarget and spoof, (2, n)."""
-    top = np.maximum(-llrs.min(axis=0), 0.0)
-    parts = np.exp(-llrs - top)
-    total = parts.sum(axis=0) + np.exp(-top)
-    return top + np.log(total), parts / total
 
 
 def standardised(

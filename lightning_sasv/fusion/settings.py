@@ -18,7 +18,7 @@ from lightning_sasv.fusion.densities import DENSITIES, Config, Stage, State
 from lightning_sasv.fusion.logistic import ORDERS
 from lightning_sasv.fusion.rules import PLAIN_RULES
 from lightning_sasv.fusion.transforms import CHOSEN
-from lightning_sasv.plugins import Other, Registry, as_other
+from lightning_sasv.plugins import Other, Registry, as_other, said_of
 from lightning_sasv.trials import TrialClass
 
 
@@ -114,8 +114,8 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*args)
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(f"{function.__qualname__} of another package fails ({said})") from None
+        name = function.__qualname__
+        raise InputError(f"{name} of another package fails ({said_of(error)})") from None
 
 
 def _shaped(values: Any, shape: tuple[int, ...]) -> Floats:

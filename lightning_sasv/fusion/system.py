@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.fusion.base import SIZED_BY_DATA, Fusion, columns_of
+from lightning_sasv.fusion.base import SIZED_BY_DATA, Fusion
 from lightning_sasv.fusion.columns import DevTrials
 from lightning_sasv.fusion.densities import State
-from lightning_sasv.fusion.doubts import FAILED, FitWarning, Where, examine, numbered
+from lightning_sasv.fusion.doubts import FitWarning, Where, examine, failed, numbered
 from lightning_sasv.fusion.guards import SingularError
+from lightning_sasv.fusion.transforms import columns_of
 from lightning_sasv.trials import FusedScores
 
 
@@ -110,7 +111,7 @@ class FusionSystem(Fusion, nn.Module):
     def forget(self, reason: str) -> None:
         """Be as before any fit, for a reason that is kept among the warnings."""
         self.store(self.start_state())
-        self.warnings = [{"code": FAILED, "text": reason, "value": 0.0, "trials": []}]
+        self.warnings = [failed(reason)]
 
     def examine(
         self, asv: Any, cm: Any, labels: Any, where: Where = numbered, **more: Any
@@ -139,16 +140,15 @@ class FusionSystem(Fusion, nn.Module):
             RuntimeError: The system has not been fitted.
         """
         columns, checked = self.checked(asv, cm, quality)
-        rows, done = list[Tensor](), 0
-        for values, count in zip((asv, cm, quality), columns.counts, strict=True):
-            if not count:
-                continue
-            own = (
-                values if isinstance(values, Tensor) else torch.from_numpy(checked[done:][:count].T)
-            )
-            own = own.to(self.fitted.device, torch.float64)
-            rows, done = [*rows, own[None] if own.ndim == 1 else own.T], done + count
-        scores = torch.cat(rows)
+        places = (*columns.sides(), slice(columns.scores, None))
+        rows = [
+            values.reshape(checked.shape[1], -1).T  # a tensor keeps its gradient
+            if isinstance(values, Tensor)
+            else torch.from_numpy(checked[place])
+            for values, place in zip((asv, cm, quality), places, strict=True)
+            if len(checked[place])
+        ]
+        scores = torch.cat([row.to(self.fitted.device, torch.float64) for row in rows])
         return self.fuse_pairs(dict(self.named_buffers()), scores, columns)
 
     def extra_repr(self) -> str:

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.fusion.columns import IGNORED, Columns
+from lightning_sasv.fusion.columns import IGNORED, PAIR, Columns, from_bytes
 from lightning_sasv.fusion.densities import Config, Single, Stage, State
 from lightning_sasv.fusion.logistic import class_weights
 from lightning_sasv.numerics import interpolate, namespace
@@ -227,3 +228,22 @@ def _makes_sense(word: str, own: Floats) -> bool:
     if len(own) != _SIZES[word]:
         return False
     return not (word == "standard" and own[1] <= 0) and not (word == "logit" and own[0] >= own[1])
+
+
+def columns_of(state: State) -> Columns:
+    """The columns that a state (arrays) is of.
+
+    Raises:
+        InputError: They are no names of columns, or have no transforms that make sense.
+    """
+    columns = from_bytes(state["names"]) if "names" in state else PAIR
+    check_transforms(state, len(columns.names))
+    return laid_out(columns, state)
+
+
+def laid_out(columns: Columns, state: State) -> Columns:
+    """Columns with their transforms in a state."""
+    if "transform.word" not in state:
+        return replace(columns, transforms=None) if columns.transforms else columns
+    words = tuple(WORDS[number] for number in state["transform.word"].tolist())
+    return columns if words == columns.transforms else replace(columns, transforms=words)

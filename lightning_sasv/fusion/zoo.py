@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.fusion.base import Fusion
-from lightning_sasv.fusion.doubts import Where, numbered
+from lightning_sasv.fusion.doubts import Where, failure_lines, numbered
 from lightning_sasv.plugins import Other
 from lightning_sasv.trials import FusedScores, Scores
 
@@ -233,19 +233,6 @@ def check_some_left(systems: Iterable[str], reasons: Mapping[str, str]) -> None:
     if reasons and not set(systems) - set(reasons):
         said = dict.fromkeys(reasons.values())
         raise InputError(next(iter(said)) if len(said) == 1 else "; ".join(failure_lines(reasons)))
-
-
-def failure_lines(failed: Mapping[str, str]) -> list[str]:
-    """What is said of systems that could not be fitted; of several with one reason it is once.
-
-    Example:
-        >>> failure_lines({"L2": "no spoof trial", "L3": "no spoof trial"})
-        ['L2, L3: not fitted: no spoof trial']
-    """
-    said: dict[str, list[str]] = {}
-    for name, reason in failed.items():
-        said.setdefault(reason, []).append(name)
-    return [f"{', '.join(names)}: not fitted: {reason}" for reason, names in said.items()]
 
 
 def fuse_systems(

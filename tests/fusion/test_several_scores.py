@@ -429,28 +429,9 @@ def test_bad_columns_are_errors_that_name_them(wrong, message):
         build_system("Q3").fit(**(good | wrong))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"transform": "log"}, "unknown transform 'log'; expected one of none, standard, logit"),
-        ({"transform": {"asv_1": "ranks"}}, "unknown transform 'ranks' of asv_1.*mean rank"),
-        ({"transform": 3}, "unknown transform 3"),
-        ({"order": "cubic", "calibration": "multinomial"}, "unknown order 'cubic'"),
-        ({"order": "squares"}, "order: squares needs calibration: multinomial"),
-        ({"penalty": "cv", "calibration": "paper"}, "penalty: cv needs calibration: multinomial"),
-        ({"transform": "cv", "density": "tied"}, "transform: cv needs calibration: multinomial"),
-    ],
-)
-def test_bad_settings_of_columns_are_errors(arguments, message):
-    with pytest.raises(InputError, match=message):
-        FusionSystem(**arguments)
-
-
 def test_what_a_fit_cannot_do_with_columns_is_said():
     with pytest.raises(InputError, match="transform names the column asv_3; there are asv_1"):
         build_system("Q3", transform={"asv_3": "rank"}).fit(ASV, CM, LABELS)
-    with pytest.raises(InputError, match="pav takes one ASV and one CM score, not asv_1, asv_2"):
-        FusionSystem(calibration="pav").fit(ASV, CM, LABELS)
     few = np.array([0] * 3 + [1] * 30 + [2] * 30)
     with pytest.raises(InputError, match="4 columns, but class spoof has only 3 dev trial"):
         build_system("L3").fit(ASV[:63], CM[:63], few)
@@ -459,6 +440,8 @@ def test_what_a_fit_cannot_do_with_columns_is_said():
         InputError, match=r"65 features .order: quadratic. of 10 columns, but only 30"
     ):
         multinomial("quadratic").fit(*wide, labels)
+    after = multinomial("quadratic", density="gaussian").fit(*wide, labels)  # of two LLRs alone
+    assert after.calibration.quadratic.shape == (2, 2, 2)
     with pytest.raises(InputError, match="got 1 asv and 2 cm columns, but it was fitted to asv_1"):
         build_system("Q3").fit(ASV, CM, LABELS)(ASV[:, 0], CM)
 
