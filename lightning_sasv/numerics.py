@@ -256,7 +256,7 @@ def normal_quantile(share: float) -> float:
     """
     if 0 < share < 1:
         return NormalDist().inv_cdf(share)
-    return {0: -math.inf, 1: math.inf}.get(share, math.nan)
+    return {0.0: -math.inf, 1.0: math.inf}.get(share, math.nan)
 
 
 def student_below(t: float, degrees: int) -> float:
