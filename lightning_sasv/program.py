@@ -28,6 +28,9 @@ ENVIRONMENT = frozenset(
 FROM_FILE, HANDED_ON = "LIGHTNING_SASV_FROM_FILE", "LIGHTNING_SASV_PROGRAM"
 """Variables for processes that a sweep starts: that it did, and what options it was given."""
 
+SEARCH = "LIGHTNING_SASV_SEARCH"
+"""Variable by which a search tells a training which of its trials it is."""
+
 WRITTEN = "LIGHTNING_SASV_WRITTEN"
 """Variable for such a process: the file in which it notes where its results are."""
 

@@ -5,7 +5,6 @@ The Trainer leaves signals to the command, or to submitit inside of its jobs.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,6 @@ from pytorch_lightning.utilities import rank_zero_warn
 from lightning_sasv import signals
 from lightning_sasv.callbacks.fit_fusion import FitFusion
 from lightning_sasv.callbacks.keep_best import KeepBest, SaveLast
-from lightning_sasv.callbacks.prune import SEARCH, Prune
 from lightning_sasv.callbacks.write_results import LogFigures, WriteResults
 from lightning_sasv.errors import InputError
 
@@ -64,7 +62,6 @@ def with_ours(given: Sequence[Callback], bar: bool = True, saves: bool = True) -
     ours: list[Callback] = [FitFusion(), WriteResults(), LogFigures(), KeepBest(save=saves)]
     ours += [SaveLast()] if saves else []
     ours += [RichProgressBar()] if bar else []
-    ours += [Prune()] if SEARCH in os.environ else []
     kinds = [ProgressBar if isinstance(one, ProgressBar) else type(one) for one in ours]
     chosen = [
         next((one for one in reversed(given) if isinstance(one, kind)), own)

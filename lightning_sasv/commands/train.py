@@ -56,7 +56,7 @@ from lightning_sasv.models import SASVModule
 from lightning_sasv.models.objectives import chosen_objective
 from lightning_sasv.models.restoring import read_as_data, restoring
 from lightning_sasv.models.training import check_trainer
-from lightning_sasv.program import program, shipped_configs
+from lightning_sasv.program import SEARCH, program, shipped_configs
 from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.signals import add_helper, advising
@@ -390,6 +390,16 @@ def _leave_group() -> None:
         distributed.destroy_process_group()
 
 
+def _callbacks(args: Sequence[str]) -> list[Callback]:
+    """Callbacks of a command, beside those that make results."""
+    ours: list[Callback] = [LeaveSignals(RESUME), NoteJob(args)]
+    if SEARCH in os.environ:
+        from lightning_sasv.experiment.search import Prune
+
+        ours.append(Prune())
+    return ours
+
+
 @leaving_group()
 def train(args: Sequence[str], line: type[SASVCLI] = SASVCLI) -> SASVCLI:
     """Run one of the training commands.
@@ -421,7 +431,7 @@ def train(args: Sequence[str], line: type[SASVCLI] = SASVCLI) -> SASVCLI:
                 SASVDataModule,
                 parser_class=Parser,
                 parser_kwargs=settings | {"prog": "lightning"} | stages,
-                trainer_defaults={"callbacks": [LeaveSignals(RESUME), NoteJob(args)]},
+                trainer_defaults={"callbacks": _callbacks(args)},
                 seed_everything_default=DEFAULT_SEED,
                 save_config_callback=ConfigOfBegun,
                 save_config_kwargs={"overwrite": True},

@@ -1,31 +1,116 @@
 """``lightning sweep --search optuna``: the points of a sweep file chosen by a search.
 
 Optuna's TPE chooses each point by those before it. The runs are those of an offline sweep; what
-they reached on dev is kept in a file, so that the same command goes on.
+they reached on dev is kept in a file, so that the same command goes on. A training tells how it
+goes, and ends where going on is not worth it.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightning_sasv.callbacks.prune import PRUNED, REACHED, SEARCH, open_study
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.trainer.states import TrainerFn
+
 from lightning_sasv.console import print_line
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment.recipe import digest
 from lightning_sasv.experiment.sweep import FIRST_FAILURES, SweepOutcome, note_of, run_point
 from lightning_sasv.experiment.sweep_file import Sweep, check_parameters, expand, values_of
-from lightning_sasv.files import ensure_directory
+from lightning_sasv.files import ensure_directory, inside, unshare
 from lightning_sasv.metrics_file import values_in
+from lightning_sasv.program import SEARCH
 from lightning_sasv.results import METRICS_FILE, read_metrics, value_of
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
 _DIRECTIONS = ("minimize", "maximize")
+
+PRUNED, REACHED = "pruned", "reached"
+"""Mark of a trial that was ended early, and what the best epoch of one that was not reached."""
+
+STARTUP = 5
+"""Trials that are never ended early: there is nothing to compare them with."""
+
+
+def open_study(journal: str, name: str, direction: str) -> Study:
+    """A search that is kept in a file, new or gone on with; Optuna's median rule ends trials.
+
+    Args:
+        journal: The file: lines of JSON.
+        name: Name of the search.
+        direction: ``minimize`` or ``maximize``.
+
+    Raises:
+        InputError: Optuna is missing, or the file is damaged or a link that leads elsewhere.
+    """
+    unshare(inside(Path(journal).parent, journal))
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise InputError(
+            "--search optuna needs Optuna: pip install 'lightning-sasv[search]'"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        return optuna.create_study(
+            study_name=name,
+            storage=JournalStorage(JournalFileBackend(journal)),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
+            direction=direction,  # type: ignore[arg-type]  # checked by who read it
+            load_if_exists=True,
+        )
+    except OSError:
+        raise
+    except Exception as error:  # a damaged file can raise nearly anything
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"{journal} is damaged ({said}); remove it to begin anew") from None
+
+
+class Prune(Callback):
+    """Reports the dev metric of each epoch to the search that started this training.
+
+    Where the search says so, the training ends there: every process does. The ``validate`` after a
+    training tells what its best epoch reached.
+    """
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Report, and ask whether to go on."""
+        if trainer.sanity_checking:
+            return
+        fitting = trainer.state.fn == TrainerFn.FITTING
+        said = self._ask(trainer, fitting) if trainer.is_global_zero else ""
+        if said := trainer.strategy.broadcast(said):
+            raise RunError(said)
+
+    @staticmethod
+    def _ask(trainer: Trainer, fitting: bool) -> str:
+        """Why to end, or nothing."""
+        import optuna
+
+        told = json.loads(os.environ[SEARCH])
+        metric, epoch = told["metric"], trainer.current_epoch
+        if metric not in trainer.callback_metrics:
+            known = ", ".join(sorted(trainer.callback_metrics))
+            raise InputError(f"metric.name: nothing is logged as {metric}; there are {known}")
+        study = open_study(told["journal"], told["study"], told["direction"])
+        trial, value = optuna.Trial(study, told["trial"]), float(trainer.callback_metrics[metric])
+        if not fitting:
+            trial.set_user_attr(REACHED, value)
+            return ""
+        trial.report(value, epoch)
+        if not trial.should_prune():
+            return ""
+        trial.set_user_attr(PRUNED, True)
+        return f"{PRUNED} after epoch {epoch}: {metric} is {value:.4g}, worse than the median"
 
 
 def target_of(sweep: Sweep) -> tuple[str, str]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from lightning_sasv.callbacks.prune import PRUNED, REACHED, SEARCH, STARTUP, Prune, open_study
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment import search
+from lightning_sasv.experiment.search import PRUNED, REACHED, STARTUP, Prune, open_study
 from lightning_sasv.experiment.sweep import SweepRun, sweep
 from lightning_sasv.experiment.sweep_file import Sweep
 from lightning_sasv.models import SASVModule
+from lightning_sasv.program import SEARCH
 from lightning_sasv.results import METRICS_FILE, write_metrics
 from tests.helpers import quiet_trainer, shared_data
 

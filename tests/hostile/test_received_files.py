@@ -17,7 +17,6 @@ import pytest
 import torch
 from safetensors.numpy import save
 
-from lightning_sasv.callbacks.prune import open_study
 from lightning_sasv.cli import main
 from lightning_sasv.data.embeddings import SUFFIX, EmbeddingStore
 from lightning_sasv.decisions import PRESETS
@@ -25,7 +24,7 @@ from lightning_sasv.deploy.before_fusion import Head
 from lightning_sasv.deploy.bundle import load, write_bundle
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.search import suggest
+from lightning_sasv.experiment.search import open_study, suggest
 from lightning_sasv.files import read_json, read_yaml, sha256
 from lightning_sasv.fitted import read_fitted
 from lightning_sasv.frontends.archives import members_of
