@@ -6,7 +6,6 @@ Large File Storage is the ``oid`` of its pointer. Nothing that was fetched is ex
 
 from __future__ import annotations
 
-import filecmp
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from lightning_sasv.scores import ScoreTable, write_table
 from lightning_sasv.scores.read import read_plain
 from lightning_sasv.scores.reading import Reading
 from lightning_sasv.scores.sources import read_key, read_source
+from lightning_sasv.scores.write import holds
 
 Name = Literal[
     "sasv2022-scores",
@@ -278,16 +278,13 @@ def _tabulate(folder: Path, split: str, more: Mapping[str, str] | None) -> dict[
     if more is not None:
         table = _with_more(folder, split, table, more)
     path = folder / f"{split}{'_more' if more is not None else ''}_scores.csv"
-    fresh = write_table(path.with_name(f".{path.name}.new"), table)
-    try:
-        if path.exists() and not filecmp.cmp(fresh, path, shallow=False):
-            raise InputError(
-                f"{path} is there already and differs from the published scores; move it away "
-                "or choose another --out"
-            )
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    if not path.exists():
+        write_table(path, table)
+    elif not holds(path, table):
+        raise InputError(
+            f"{path} is there already and differs from the published scores; move it away or "
+            "choose another --out"
+        )
     return {path: len(table)}
 
 

@@ -77,8 +77,7 @@ class Input(NamedTuple):
         space = Space(memory, scratch)
         parts = [] if key is None else parts_of(key)
         if len(parts) == 1 and KEY_BYTES * rows_of(parts[0]) > space.memory:
-            key_how = Reading(key_format, how.labels, how.ids, how.allow_missing)
-            return cls(how, Path(parts[0]), key_how, space)
+            return cls(how, Path(parts[0]), how.of_key(key_format), space)
         return cls(how, read_key(key, key_format, how=how, tell=tell), None, space)
 
     def tables(self, source: str) -> Iterator[ScoreTable]:

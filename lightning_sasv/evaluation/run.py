@@ -275,7 +275,8 @@ def _as_parts(
 ) -> tuple[dict[str, ScoreTable], str]:
     """One table, and its column that says which part of the test set a trial is in."""
     if len(tables) > 1 and not by:
-        return {"all parts": stacked(tables)}, "part"
+        named = [table.with_word("part", name) for name, table in tables.items()]
+        return {"all parts": replace(stacked(named), by_row=True)}, "part"
     if len(tables) > 1 or not by or "," in by:
         raise InputError("--macro needs the parts: several files, or one with --by COLUMN")
     return dict(tables), by

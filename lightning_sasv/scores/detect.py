@@ -29,9 +29,7 @@ from lightning_sasv.scores.profile import (
     sample_of,
     shown,
     unused,
-    widths,
 )
-from lightning_sasv.scores.text import split
 
 
 class Found(NamedTuple):
@@ -57,10 +55,7 @@ class Found(NamedTuple):
 
 
 def find_layout(
-    path: Path,
-    source: Path | bytes,
-    name: str | None = None,
-    labels: Mapping[str, str] | None = None,
+    path: Path, source: Path | bytes, name: str | None, labels: Mapping[str, str]
 ) -> Found:
     """The layout of a text file.
 
@@ -73,35 +68,34 @@ def find_layout(
     Raises:
         InputError: No layout fits, or several do, a heading is missing, or the name is unknown.
     """
-    sample = sample_of(path, source)
-    if not sample:
+    lines = Lines(path, sample_of(path, source), labels)
+    if not lines.lines:
         raise InputError(f"{path}, line 1: the file has no trials; write it again")
-    _refuse_other_separators(path, sample)
+    _refuse_other_separators(lines)
     layout = layout_named(name) if name else None
-    separator, notes = _separator(path, sample, layout)
-    lines = Lines(path, source, sample, separator, labels or {})
+    separator, notes = _separator(lines, layout)
+    lines = lines._replace(separator=separator)
     found = _named(lines, layout) if layout else _guess(lines)
     return found._replace(notes=(*notes, *found.notes))
 
 
-def _refuse_other_separators(path: Path, lines: Sequence[tuple[int, str]]) -> None:
+def _refuse_other_separators(lines: Lines) -> None:
     """Columns between semicolons or bars; there may be decimal commas between semicolons."""
-    if set(widths(path, lines, " ")) != {1} or any("\t" in text for _, text in lines):
+    texts = [text for _, text in lines.lines]
+    if set(lines.widths(" ")) != {1} or any("\t" in text for text in texts):
         return
     for sign, name in ((";", "semicolons"), ("|", "bars")):
-        if len({text.count(sign) for _, text in lines}) == 1 and sign in lines[0][1]:
+        if len({text.count(sign) for text in texts}) == 1 and sign in texts[0]:
             raise InputError(
-                f"{path}, line {lines[0][0]}: columns are separated by {name}; separate them by "
-                "commas and write numbers with a decimal point"
+                f"{lines.where}: columns are separated by {name}; separate them by commas and "
+                "write numbers with a decimal point"
             )
 
 
-def _separator(
-    path: Path, lines: Sequence[tuple[int, str]], layout: Layout | None
-) -> tuple[str, list[str]]:
+def _separator(lines: Lines, layout: Layout | None) -> tuple[str, list[str]]:
     """The character between columns, whatever the layout has: the file decides."""
-    first = lines[0][1]
-    cells = {sign: split(path, *lines[0], sign) for sign in ("\t", ",", " ")}
+    texts = [text for _, text in lines.lines]
+    first, cells = texts[0], {sign: lines.first(sign) for sign in ("\t", ",", " ")}
     if layout and not layout.headings:  # whatever gives the right number of columns
         tabs = ["\t"] if "\t" in first and " " not in first and all(cells["\t"]) else []
         *before, _ = cells[" "]
@@ -109,19 +103,17 @@ def _separator(
         order = [*tabs, *spaced, layout.separator, " ", ","]
         fitting = [sign for sign in order if len(cells[sign]) == len(layout.columns)]
         if len(fitting) > 1 and len(layout.columns) > 1:  # a header may hold blanks
-            fitting.sort(key=lambda sign: -widths(path, lines, sign)[len(layout.columns)])
+            fitting.sort(key=lambda sign: -lines.widths(sign)[len(layout.columns)])
         return fitting[0] if fitting else max(order, key=lambda sign: len(cells[sign])), []
-    if "\t" in first and not all(cell.strip() for cell in cells["\t"]):
-        return " ", [f"{path}: several tabs between columns were taken for one"]
-    if len(cells[" "]) > 1 and all(text.split()[0].endswith(",") for _, text in lines):
+    if "\t" in first and not all(cells["\t"]):
+        return " ", [f"{lines.path}: several tabs between columns were taken for one"]
+    if len(cells[" "]) > 1 and all(text.split()[0].endswith(",") for text in texts):
         return ",", []
     for sign in ("\t", ","):
-        count, rows = widths(path, lines, sign).most_common(1)[0]
-        even = count > 1 and (
-            rows >= 0.9 * len(lines) or (len(cells[sign]) > 1 and resolved(cells[sign]))
-        )
-        uneven = len(widths(path, lines, " ")) > 1
-        if even and (" " not in first or resolved(cells[sign]) or uneven):
+        count, rows = lines.widths(sign).most_common(1)[0]
+        known = resolved(cells[sign])
+        even = rows >= 0.9 * len(texts) or (len(cells[sign]) > 1 and known)
+        if count > 1 and even and (" " not in first or known or len(lines.widths(" ")) > 1):
             return sign, []
     return " ", []
 

@@ -6,7 +6,7 @@ verified on the ids themselves, and should two ids share a hash, the ids are joi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -243,14 +243,15 @@ def unpaired(asv: ScoreTable, cm: ScoreTable) -> ScoreTable | None:
     return replace(asv, frame=both, by_row=True, unpaired=True, notes=(note,))
 
 
-def stacked(tables: Mapping[str, ScoreTable]) -> ScoreTable:
-    """Parts of one test set, one below the other, with the name of each in the column ``part``."""
+def stacked(tables: Sequence[ScoreTable]) -> ScoreTable:
+    """Tables one below the other, with the columns that all of them have."""
     import polars as pl
 
-    first = next(iter(tables.values()))
-    common = [c for c in first.frame.columns if all(c in table for table in tables.values())]
-    frames = [
-        table.frame.select(common).with_columns(pl.lit(name).alias("part"))
-        for name, table in tables.items()
-    ]
-    return replace(first, frame=pl.concat(frames), by_row=True)
+    common = [c for c in tables[0].frame.columns if all(c in table for table in tables)]
+    ends = np.cumsum([len(table) for table in tables])
+
+    def line(row: int) -> int:
+        at = int(np.searchsorted(ends, row, side="right"))
+        return tables[at].line(row - int(ends[at]) + len(tables[at]))
+
+    return replace(tables[0], frame=pl.concat([t.frame.select(common) for t in tables]), line=line)

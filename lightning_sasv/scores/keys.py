@@ -21,7 +21,7 @@ import numpy as np
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import ensure_directory
-from lightning_sasv.scores.join import beside, match, nothing_shared
+from lightning_sasv.scores.join import beside, match, nothing_shared, stacked
 from lightning_sasv.scores.reading import layout_of
 from lightning_sasv.scores.table import SHOWN, ScoreTable, check_duplicates, id_hashes, names_of
 
@@ -203,7 +203,7 @@ class _Queue:
             size = len(found[-1]) - (have - rows)
             self._open = [rows_from(found[-1], size)]
             found[-1] = rows_from(found[-1], 0, size)
-        return found[0] if len(found) == 1 else _stacked(found)
+        return found[0] if len(found) == 1 else stacked(found)
 
     def rest(self) -> Iterator[ScoreTable]:
         """All rows that were not taken."""
@@ -215,18 +215,6 @@ def rows_from(table: ScoreTable, start: int, size: int | None = None) -> ScoreTa
     """Rows of a table that follow one another."""
     line = table.line
     return replace(table, frame=table.frame.slice(start, size), line=lambda row: line(start + row))
-
-
-def _stacked(tables: Sequence[ScoreTable]) -> ScoreTable:
-    import polars as pl
-
-    ends = np.cumsum([len(table) for table in tables])
-
-    def line(row: int) -> int:
-        at = int(np.searchsorted(ends, row, side="right"))
-        return tables[at].line(row - int(ends[at]) + len(tables[at]))
-
-    return replace(tables[0], frame=pl.concat([one.frame for one in tables]), line=line)
 
 
 class _Join:

@@ -152,43 +152,37 @@ class Column:
         return self.share(lambda cell: plain_label(cell) in own)
 
 
-def columns_of(
-    path: Path, lines: Sequence[tuple[int, str]], separator: str, labels: Mapping[str, str]
-) -> list[Column]:
-    """The columns of lines, those of another length than most left aside."""
-    rows = [[cell.strip() for cell in split(path, n, text, separator)] for n, text in lines]
-    width = Counter(map(len, rows)).most_common(1)[0][0]
-    cells = zip(*(row for row in rows if len(row) == width), strict=True)
-    return [Column(one, labels) for one in cells]
-
-
-def widths(path: Path, lines: Sequence[tuple[int, str]], separator: str) -> Counter[int]:
-    """How many lines have how many columns."""
-    return Counter(len(split(path, number, text, separator)) for number, text in lines)
-
-
 class Lines(NamedTuple):
-    """Lines of a file, cut into columns."""
+    """Some lines of a file with their numbers, and what labels mean in it."""
 
     path: Path
-    source: Path | bytes
     lines: Sequence[tuple[int, str]]
-    separator: str
     labels: Mapping[str, str]
+    separator: str = " "
 
     @property
     def where(self) -> str:
         """File and line of the first."""
         return f"{self.path}, line {self.lines[0][0]}"
 
-    def first(self) -> list[str]:
+    def first(self, separator: str | None = None) -> list[str]:
         """Cells of the first line."""
-        return [cell.strip() for cell in split(self.path, *self.lines[0], self.separator)]
+        sign = separator or self.separator
+        return [cell.strip() for cell in split(self.path, *self.lines[0], sign)]
+
+    def widths(self, separator: str) -> Counter[int]:
+        """How many lines have how many columns."""
+        return Counter(len(split(self.path, *line, separator)) for line in self.lines)
 
     def columns(self, header: int = 0) -> list[Column]:
-        """The columns without the header."""
-        rows = self.lines[1:] if header and len(self.lines) > 1 else self.lines
-        return columns_of(self.path, rows, self.separator, self.labels)
+        """The columns without the header, lines of another length than most left aside."""
+        lines = self.lines[1:] if header and len(self.lines) > 1 else self.lines
+        rows = [
+            [cell.strip() for cell in split(self.path, *line, self.separator)] for line in lines
+        ]
+        width = Counter(map(len, rows)).most_common(1)[0][0]
+        columns = zip(*(row for row in rows if len(row) == width), strict=True)
+        return [Column(one, self.labels) for one in columns]
 
 
 def shown(columns: Sequence[Column]) -> str:

@@ -125,9 +125,9 @@ def read_cells(
     texts = numbers if layout.absent else []
     header = found.header if first else 0
     shape = Shape(found.columns, [] if texts else numbers, found.separator, header, before or 0)
-    grid = read_grid(path, source, shape)
+    frame, line = read_grid(path, source, shape)
     table = ScoreTable(
-        grid.frame, path, layout.name, grid.line, found.guessed,
+        frame, path, layout.name, line, found.guessed,
         notes=found.notes if first else (), hint=found.hint,
     )  # fmt: skip
     table = replace(table, frame=_without_absent(table, texts))

@@ -53,6 +53,10 @@ class Reading:
     negate: tuple[str, ...] = ()
     log: Mapping[str, float] = field(default_factory=dict)
 
+    def of_key(self, format: str | None) -> Reading:
+        """How the key of such files is read, which has a layout of its own and no scores."""
+        return Reading(format, self.labels, self.ids, self.allow_missing)
+
 
 class ReadingOptions(TypedDict, total=False):
     """What people say of score files beyond their names; options of every command that reads some.

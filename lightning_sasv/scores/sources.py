@@ -11,7 +11,8 @@ from typing import Unpack
 from lightning_sasv.decisions import PRESETS, CostModel, as_cost_model
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import is_file, read_yaml
-from lightning_sasv.scores.join import Joined, join_key, unpaired
+from lightning_sasv.places import refuse
+from lightning_sasv.scores.join import join_key, stacked, unpaired
 from lightning_sasv.scores.layouts import (
     LABELS,
     LAYOUTS,
@@ -29,7 +30,7 @@ from lightning_sasv.scores.reading import (
     with_role,
 )
 from lightning_sasv.scores.table import ScoreTable, check_numbers, refuse_mixture
-from lightning_sasv.scores.write import write_new
+from lightning_sasv.scores.write import holds, write_table
 
 Tell = Callable[[Sequence[str]], object]
 """Told how files were read and what was left out."""
@@ -42,9 +43,7 @@ def silent(notes: Sequence[str]) -> None:
 def read_source(
     text: str,
     key: ScoreTable | None = None,
-    format: str | None = None,
     *,
-    allow_missing: bool = False,
     how: Reading | None = None,
     tell: Tell = silent,
 ) -> ScoreTable:
@@ -55,12 +54,10 @@ def read_source(
             than its layout says; or several of these, separated by commas; or a file for each
             class, ``target=FILE,nontarget=FILE``.
         key: Trials with labels, which the scores are joined to.
-        format: Layout of the files; recognised when not given.
-        allow_missing: Leave out trials without a score instead of raising.
-        how: How the files are read, in place of ``format`` and ``allow_missing``.
+        how: How the files are read.
         tell: Told the layout of each file, and what was left out.
     """
-    how = how or Reading(format, allow_missing=allow_missing)
+    how = how or Reading()
     parts = roles_of(text)
     if any(name in LABELS for name, _ in parts):
         tables = [_of_classes(text, parts, how)]
@@ -86,9 +83,22 @@ def join_all(
     first, *others = sorted(tables, key=lambda table: -len(table.ids))  # trials before utterances
     joined, notes = replace(first, notes=()), list[str]()
     for table in [*others, *([] if key is None else [key])]:
-        found = _beside(joined, table, table is key, how)
+        sides = (joined, table) if table is key else (table, joined)
+        if table is not key:
+            _refuse_same_score(joined, table)
+        found = join_key(*sides, how.allow_missing)
         joined, notes = replace(found.table, notes=()), [*notes, *found.notes]
     return joined, notes
+
+
+def _refuse_same_score(first: ScoreTable, second: ScoreTable) -> None:
+    """Refuse two files of scores of one side."""
+    same = [name for name in second.score_columns if name in first]
+    if same:
+        raise InputError(
+            f"{second.where()}: {same[0]} is in {first.path} already; say whose scores they are, "
+            "as in asv=FILE,cm=FILE"
+        )
 
 
 def _unpaired(tables: Sequence[ScoreTable]) -> ScoreTable | None:
@@ -114,35 +124,19 @@ def _with_role(table: ScoreTable, role: str | None, alone: bool) -> ScoreTable:
     return table if open_role else with_role(table, role)
 
 
-def _beside(first: ScoreTable, second: ScoreTable, is_key: bool, how: Reading) -> Joined:
-    if is_key:
-        return join_key(first, second, how.allow_missing)
-    refuse_same_score(first, second)
-    return join_key(second, first, how.allow_missing)
-
-
 def _of_classes(text: str, parts: Sequence[tuple[str | None, str]], how: Reading) -> ScoreTable:
     """Files of one class each, one below the other."""
-    import polars as pl
-
     wrong = [path for name, path in parts if name not in LABELS]
     if wrong:
         raise InputError(f"{text}: {wrong[0]} stands without a class beside files that have one")
     tables = [read_plain(Path(path), how) for _, path in parts]
-    frames, places = [], []
-    for (label, _), table in zip(parts, tables, strict=True):
-        one = table.frame.drop("label", strict=False)
-        frames.append(one.with_columns(pl.lit(label, pl.Enum(LABELS)).alias("label")))
-        places += [(table, row) for row in range(len(table))]
-    common = [name for name in frames[0].columns if all(name in one.columns for one in frames)]
-    joined = replace(
-        tables[0],
-        layout="scores",  # the classes say whose they are
-        frame=pl.concat([one.select(common) for one in frames]),
-        line=lambda row: places[row][0].line(places[row][1]),
-        by_row=True,
-        notes=tuple(note for table in tables for note in told(table)),
-    )
+    labelled = [
+        table.with_word("label", str(label))
+        for (label, _), table in zip(parts, tables, strict=True)
+    ]
+    notes = tuple(note for table in tables for note in told(table))
+    # the classes say whose the scores are
+    joined = replace(stacked(labelled), layout="scores", by_row=True, notes=notes)
     refuse_mixture(joined, joined.frame["label"])
     return joined
 
@@ -166,7 +160,7 @@ def read_key(
         tell: Told how each file was read.
     """
     key: ScoreTable | None = None
-    how = Reading(format, how.labels, how.ids, how.allow_missing) if how else Reading(format)
+    how = (how or Reading()).of_key(format)
     for one in parts_of(path) if path else ():
         table = read_plain(Path(one), how)
         tell(told(table))
@@ -239,7 +233,11 @@ def convert(
     target = Path(out or f"{stem_of(path)}.{layout.name}{layout.suffix}")
     if target.resolve() == path.resolve():
         raise InputError(f"--out {target} is the file that is read; choose another one")
-    return write_new(target, table, layout.name, column, overwrite)
+    if overwrite or not target.exists():
+        return write_table(target, table, layout.name, column)
+    if not holds(target, table, layout.name, column):
+        refuse(target, "something else than what would be written")
+    return target
 
 
 def parts_of(text: str) -> list[str]:
@@ -269,16 +267,6 @@ def told(table: ScoreTable) -> list[str]:
         columns = ", ".join(table.frame.columns)
         read = f"looks like {named}: {columns}; --format or --columns says otherwise"
     return [f"{table.path}: {len(table):,} rows, {read}", *table.notes]
-
-
-def refuse_same_score(first: ScoreTable, second: ScoreTable) -> None:
-    """Refuse two files of scores of one side."""
-    same = [name for name in second.score_columns if name in first]
-    if same:
-        raise InputError(
-            f"{second.where()}: {same[0]} is in {first.path} already; say whose scores they are, "
-            "as in asv=FILE,cm=FILE"
-        )
 
 
 def names_of_files(files: list[str]) -> dict[str, str]:

@@ -112,6 +112,13 @@ class ScoreTable:
             return self
         return replace(self, frame=self.frame.rename({fused[0]: f"sasv_{name}"}))
 
+    def with_word(self, column: str, word: str) -> ScoreTable:
+        """The same with one word in every row of a column; one that is there is replaced."""
+        import polars as pl
+
+        kind = pl.Enum(LABELS) if column == "label" else pl.String
+        return replace(self, frame=self.frame.with_columns(pl.lit(word, kind).alias(column)))
+
     def without_scores(self) -> ScoreTable:
         """The trials alone."""
         return replace(self, frame=self.frame.drop(self.score_columns))

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.limits import BYTES_PER_BYTE, COLUMNS, LINE_BYTES, UNPACKED_BYTES
@@ -55,16 +55,8 @@ COMMENT = "#"
 _CONVERT = "`lightning convert` mends it: lightning convert FILE --to FORMAT --out NEW"
 
 
-class Grid(NamedTuple):
-    """The cells of a file.
-
-    Attributes:
-        frame: Columns by name, numbers as float64, the rest as text; nothing is missing.
-        line: The line in the file of a row of the frame.
-    """
-
-    frame: pl.DataFrame
-    line: Callable[[int], int]
+Grid: TypeAlias = tuple["pl.DataFrame", Callable[[int], int]]
+"""Columns by name, numbers as float64, the rest as text, nothing missing; and the line of a row."""
 
 
 @contextmanager
@@ -271,7 +263,7 @@ def read_grid(path: Path, source: Path | bytes, shape: Shape) -> Grid:
     incomplete = not frame.height or any(frame.null_count().row(0))
     if incomplete or (quoted and _has_line_breaks(frame)):
         return _read_carefully(path, source, shape)
-    return Grid(frame, lambda row: row + 1 + shape.header + shape.before)
+    return frame, lambda row: row + 1 + shape.header + shape.before
 
 
 def _has_line_breaks(frame: pl.DataFrame) -> bool:
@@ -304,7 +296,7 @@ def _read_carefully(path: Path, source: Path | bytes, shape: Shape) -> Grid:
         else pl.Series(name, cells, pl.String)
         for name, cells in columns.items()
     ]
-    return Grid(pl.DataFrame(series), lines.__getitem__)
+    return pl.DataFrame(series), lines.__getitem__
 
 
 def _floats(path: Path, name: str, cells: Sequence[str], lines: Sequence[int]) -> list[float]:

@@ -72,26 +72,11 @@ def write_table(
     return Path(path)
 
 
-def write_new(
-    path: str | Path,
-    table: ScoreTable,
-    format: str = "csv",
-    column: str | None = None,
-    overwrite: bool = False,
-) -> Path:
-    """Write a table in a layout, as :func:`write_table` does, in place of the same table alone.
-
-    Raises:
-        InputError: There is a file of that name with another content.
-    """
-    path = Path(path)
-    if overwrite or not path.exists():
-        return write_table(path, table, format, column)
+def holds(path: Path, table: ScoreTable, format: str = "csv", column: str | None = None) -> bool:
+    """Whether a file is just what :func:`write_table` would write."""
     fresh = write_table(path.with_name(f".{path.name}.new"), table, format, column)
     try:
-        if not (path.is_file() and filecmp.cmp(fresh, path, shallow=False)):
-            refuse(path, "something else than what would be written")
-        return path
+        return path.is_file() and filecmp.cmp(fresh, path, shallow=False)
     finally:
         fresh.unlink(missing_ok=True)
 

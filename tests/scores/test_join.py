@@ -167,4 +167,4 @@ def test_pair_of_files(tmp_path: Path) -> None:
         InputError, match=r"cm.txt: no score for 1 of 3 trials of .*asv.txt, line 3"
     ):
         read_source(f"{asv},{cm}")
-    assert len(read_source(f"{asv},{cm}", allow_missing=True)) == 2
+    assert len(read_source(f"{asv},{cm}", how=Reading(allow_missing=True))) == 2
