@@ -21,11 +21,14 @@ from lightning_sasv.terminal import clean
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
+    from matplotlib.text import Text
 
 FORMATS = ("png", "pdf", "svg")
 MARKS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "cross": "x", "plus": "+"}
 SHARE = 0.7
 """Points of a line in a file per pixel of it in the page."""
+MARGIN = 0.1
+"""Inches at the sides of a figure that was widened."""
 
 
 def require_matplotlib() -> None:
@@ -84,9 +87,9 @@ def check_files(
 
 
 def _save(folder: Path, name: str, drawing: Drawing, note: str, origin: str) -> list[Path]:
-    drawing.text(0.995, 0.995, clean(note), ha="right", va="top", fontsize=7, color=_colour("soft"))
-    drawing.draw_without_rendering()  # lays the axes out, once for all formats
-    drawing.set_layout_engine("none")
+    look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 7, "color": _colour("soft")}
+    _widen(drawing, drawing.text(0.995, 0.995, clean(note), **look))
+    drawing.set_layout_engine("none")  # it is laid out, once for all formats
     paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
     about: dict[str, dict[str, str | None]] = {
         "png": {"Software": origin},
@@ -97,6 +100,28 @@ def _save(folder: Path, name: str, drawing: Drawing, note: str, origin: str) -> 
         with atomic_path(path) as temporary:
             drawing.savefig(temporary, format=suffix, dpi=200, metadata=about[suffix])
     return paths
+
+
+def _widen(drawing: Drawing, note: Text | None = None) -> None:
+    """Lay a drawing out, wide enough for its legend and its names, and for a note beside them."""
+    from matplotlib.text import Text
+
+    drawing.draw_without_rendering()
+    corner = note.get_window_extent() if note else None
+    beside, low = (corner.width, corner.y0) if corner else (0.0, np.inf)
+    legends = [one.get_window_extent() for one in drawing.legends]
+    names = [one.get_window_extent() for one in drawing.texts if one is not note]
+    titles = [
+        one.get_window_extent()
+        for axes in drawing.axes
+        for one in axes.get_children()
+        if isinstance(one, Text) and one.get_text()
+    ]
+    needed = [one.width + 2 * beside for one in legends] + [one.width for one in names]
+    needed += [one.x1 + beside for one in titles if one.y1 > low]
+    if max(needed, default=0.0) > drawing.bbox.width:
+        drawing.set_figwidth(max(needed) / drawing.dpi + MARGIN)
+        drawing.draw_without_rendering()
 
 
 @contextmanager
@@ -132,6 +157,8 @@ def draw(figure: Figure) -> Drawing | None:
         if panel.below:
             _draw_panel(grid[row + 1, column], panel.below, figure)
     _label(drawing, grid, figure, shared_axis=all(panel.y == panels[0].y for panel in panels))
+    if columns < 3:
+        _widen(drawing)
     return drawing
 
 

@@ -27,7 +27,7 @@ from lightning_sasv.report import html as page_module
 from lightning_sasv.report import write_report
 from lightning_sasv.report.curves import OWN, Material
 from lightning_sasv.report.description import styles
-from lightning_sasv.report.drawing import FORMATS, draw, look
+from lightning_sasv.report.drawing import FORMATS, draw, look, write_figures
 from lightning_sasv.report.figures import FIGURES, describe
 from lightning_sasv.report.html import as_json, page_data
 from lightning_sasv.report.html_tables import Shown, markdown_table, metrics_table, tandem_table
@@ -366,6 +366,28 @@ def test_the_legend_of_the_det_figure_covers_nothing(small: Results, count: int)
             box = legend.get_window_extent()
             assert box.y0 >= 0
             assert box.y1 < axis.xaxis.get_label().get_window_extent().y0
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_nothing_that_is_written_is_cut_off(
+    small: Results, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by the edge of a figure of one panel nor by the note in its corner."""
+    drawings: list[Any] = []
+
+    def keep(drawing: Any, path: Path, **_: Any) -> None:
+        drawings.append(drawing)
+        path.touch()
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", keep)
+    few = replace(small, fused=dict(list(small.fused.items())[:count]))
+    write_figures(tmp_path, describe(Material.of(few)), small)
+    for drawing in drawings:
+        *names, note = (one.get_window_extent() for one in drawing.texts if one.get_text())
+        for box in (*names, *(one.get_window_extent() for one in drawing.legends)):
+            assert 0 <= box.x0 < box.x1 <= drawing.bbox.width
+            assert not box.overlaps(note)
+    assert len(drawings) > 3 * len(FORMATS)
 
 
 def test_a_new_figure_appears_in_the_page_and_as_files(
