@@ -26,7 +26,8 @@ from lightning_sasv.console import print_notes
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import inside, read_json, sha256, write_json
 from lightning_sasv.locks import SLURM_SECONDS, ask_slurm
-from lightning_sasv.results import METRICS_FILE, checkpoint_file
+from lightning_sasv.metrics_file import blocks
+from lightning_sasv.results import METRICS_FILE, checkpoint_file, read_metrics
 from lightning_sasv.signals import PATIENCE, advise, heard, rank, wait_longer
 
 RUNS = "runs"
@@ -190,13 +191,14 @@ def _is_told(config: Namespace, run: Path) -> bool:
 
 def _digests(file: Path) -> Iterator[str | None]:
     """SHA-256 of the checkpoints that results are of; nothing for those that do not say."""
-    content = read_json(file) if file.is_file() else {}
-    systems = content.get("systems", content) if isinstance(content, dict) else {"": {}}
-    for entry in systems.values():
-        sets = entry.get("sets", {"": {}}) if isinstance(entry, dict) else {"": {}}
-        for one in sets.values():
-            found = one.get("of", {}).get("checkpoint") if isinstance(one, dict) else None
-            yield found.get("sha256") if isinstance(found, dict) else None
+    try:
+        found = read_metrics(file) if file.is_file() else {}
+    except InputError:  # what they are is said by who reads them
+        yield None
+        return
+    for _, _, of in blocks(found):
+        made = of["checkpoint"]
+        yield made.get("sha256") if isinstance(made, Mapping) else None
 
 
 NOTE = "slurm.json"

@@ -27,9 +27,8 @@ lr_scheduler: {class_path: pytorch_lightning.cli.ReduceLROnPlateau, init_args: {
 
 
 def test_a_training_with_callbacks_optimiser_schedule_and_drawn_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PL_GLOBAL_SEED", "7")  # left by an earlier training of this process
     Path("own.yaml").write_text(OWN)
     main(["fit", "--config", "own.yaml", "--seed_everything", "true", *SMALL])
@@ -69,13 +68,8 @@ def test_a_training_with_callbacks_optimiser_schedule_and_drawn_seed(
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    reason: str,
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], reason: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("x.yaml").write_text("optimizer: {class_path: subprocess.Popen}\n")
     Path("y.yaml").write_text("lr_scheduler: {class_path: torch.optim.SGD}\n")
     message = failure_of(capsys, "fit", *SMALL, *words)

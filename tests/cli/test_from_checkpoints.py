@@ -18,7 +18,8 @@ from lightning_sasv.commands.train import base_config
 from lightning_sasv.data import make_twin
 from lightning_sasv.data.challenge import save_corpus
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_json, sha256, write_json
+from lightning_sasv.files import read_json, sha256
+from lightning_sasv.results import write_metrics
 from lightning_sasv.scores import read_scores, read_table
 from tests.helpers import failure_of
 
@@ -293,7 +294,7 @@ def test_results_of_the_best_join_those_of_the_same_file_alone(here: Path) -> No
     digest, file = sha256(BEST), RUN / "metrics.json"
     for known, own in ((digest, True), ("0" * 64, False), (None, False)):
         of = {"of": {"checkpoint": {"sha256": known}}}
-        write_json(file, {"version": 2, "systems": {"L3c": {"sets": {"dev": of}}}})
+        write_metrics(file, {"L3c": {"sets": {"dev": of}}})
         tests = str(RUN / "tests" / f"best-{digest[:8]}")
         assert place("test", BEST) == (str(RUN) if own else tests)
         assert place("predict", BEST) == tests

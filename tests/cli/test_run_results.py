@@ -22,12 +22,10 @@ WRITTEN = ("config.yaml", "metrics.json", "scores/eval.csv", "fitted/L3c.safeten
 WRITTEN += ("checkpoints/best.ckpt", "checkpoints/last.ckpt")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    return tmp_path
 
 
 def fit_with(logger: str, *args: str) -> None:

@@ -30,13 +30,6 @@ SMALL = ["--data.scale=0.02", "--trainer.max_epochs=1"]
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def said(capsys: Capture, *words: str) -> str:
     """What a command prints."""
     capsys.readouterr()

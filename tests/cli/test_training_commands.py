@@ -24,13 +24,6 @@ SYSTEMS = (*PAPER_SYSTEMS, *OUR_SYSTEMS)
 SMALL = ["--data.scale", "0.02", "--trainer.max_epochs", "1", "--trainer.accelerator", "cpu"]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def bind_root() -> None:
     """Let the mode of a folder bind root too: give up CAP_DAC_OVERRIDE (no effect on others)."""
     pr_capbset_drop, cap_dac_override = 24, 1

@@ -21,13 +21,6 @@ from tests.helpers import failure_of
 TINY = ["--data.scale", "0.01", "--trainer.fast_dev_run", "true"]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     ("words", "meaning"),
     [
