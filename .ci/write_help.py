@@ -4,28 +4,29 @@ The help of the training commands, JSON schemas of YAML files, completions for s
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
-from lightning_sasv.cli import with_functions
-from lightning_sasv.commands.completions import completions
-from lightning_sasv.commands.parsers import help_text
-from lightning_sasv.commands.schemas import schemas
-from lightning_sasv.commands.train import STAGES
+from completions import completions
+from parsers import help_text
+from schemas import schemas
+
+from lightning_sasv.cli import TRAINING
 
 PACKAGE = Path(__file__).parents[1] / "lightning_sasv"
 
 
-def write(place: str, text: str) -> None:
-    """Write a text below the package."""
-    file = PACKAGE / place
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+def texts() -> Iterator[tuple[Path, str]]:
+    """Each text and its place."""
+    for command in TRAINING:
+        yield PACKAGE / f"commands/help/{command}.txt", help_text(command)
+    for kind, schema in schemas().items():
+        yield PACKAGE / f"starting/schemas/{kind}.json", json.dumps(schema, indent=1) + "\n"
+    for shell, script in completions().items():
+        yield PACKAGE / f"starting/completions/lightning.{shell}", script
 
 
 if __name__ == "__main__":
-    for command in STAGES:
-        write(f"commands/help/{command}.txt", help_text(command))
-    for kind, schema in schemas().items():
-        write(f"starting/schemas/{kind}.json", json.dumps(schema, indent=1) + "\n")
-    for shell, script in completions(with_functions()).items():
-        write(f"starting/completions/lightning.{shell}", script)
+    for place, text in texts():
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text, encoding="utf-8")

@@ -108,14 +108,6 @@ def command_function(command: str) -> Callable[..., None]:
     return prepared(getattr(import_module(f"lightning_sasv.commands.{module}"), name))
 
 
-def with_functions() -> dict[str, tuple[Callable[..., None] | None, str]]:
-    """Function of every command, none of the training commands, and what it does."""
-    return {
-        **{name: (None, what) for name, what in TRAINING.items()},
-        **{name: (command_function(name), what) for name, (_, _, what) in COMMANDS.items()},
-    }
-
-
 def _run_function(command: str, args: Sequence[str]) -> None:
     from jsonargparse import auto_cli
 

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from lightning_sasv.cli import main
-from lightning_sasv.commands.parsers import help_text
 from lightning_sasv.commands.train import STAGES, train
 from lightning_sasv.program import shipped_configs, with_shipped
 from tests.helpers import failure_of
@@ -100,13 +99,11 @@ def test_presets_for_a_look_inside(here: Path) -> None:
 
 
 @pytest.mark.parametrize("command", STAGES)
-def test_the_shipped_help_is_that_of_the_parser(
-    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_help_of_a_training_command_begins_with_our_options(
+    command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main([command, "--help"])
     shown = capsys.readouterr().out
-    monkeypatch.setenv("COLUMNS", "60")  # of no account
-    assert shown == help_text(command), "renew it with `make help-texts`"
     ours, _, theirs = shown.partition("Lightning's Trainer")
     assert shown.startswith(f"usage: lightning {command} [--config FILE]")
     assert all(f"--{name} " in ours for name in ("model.lr", "data.root", "ckpt_path", "threads"))

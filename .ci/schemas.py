@@ -1,7 +1,8 @@
-"""JSON schemas of our YAML files, from what reads them. They are shipped in ``starting/schemas``.
+"""JSON schemas of our YAML files, from what reads them.
 
-`make help-texts` renews them. Of classes a schema knows those that a file may name by itself, and
-lets classes of other packages be named, which takes the user's word (SECURITY.md).
+They are shipped in ``lightning_sasv/starting/schemas``. Of classes a schema knows those that a file
+may name by itself, and lets classes of other packages be named, which takes the user's word
+(SECURITY.md).
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from dataclasses import fields
 from typing import Any
 
 from jsonargparse._completions_jsonschema import ParserJsonschema, schema_uri
+from parsers import command_parser, training_parser
 
 from lightning_sasv.commands.configs import made_by
 from lightning_sasv.commands.loading import library
-from lightning_sasv.commands.parsers import command_parser, training_parser
-from lightning_sasv.commands.table import SHORT, table
+from lightning_sasv.commands.table import SHORT
 from lightning_sasv.data.profiles import SETS, Profile, SetFiles
 from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.evaluation.claims import FIELDS, NEEDED, PLAIN, READING
@@ -156,7 +157,7 @@ def _alternatives(schema: Schema) -> Iterator[Schema]:
 
 def _table() -> Schema:
     """Options of a table, also by the names that they have for ``fit``."""
-    found = _closed(_of_options(command_parser("table", table)))
+    found = _closed(_of_options(command_parser("table")))
     groups = {"": found["properties"]}
     for name in ("data", "model", "trainer"):
         groups[name] = found["properties"][name]["anyOf"][0]["properties"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from typing import Any
 
 from jsonargparse import ArgumentParser, auto_parser
 from pytorch_lightning.cli import LightningArgumentParser
 
+from lightning_sasv.cli import command_function
 from lightning_sasv.commands import arguments
 from lightning_sasv.commands.train import SASVCLI, train
 
@@ -33,9 +33,9 @@ def training_parser(command: str) -> LightningArgumentParser:
     raise AssertionError("parsers are made before anything is parsed")
 
 
-def command_parser(command: str, function: Callable[..., Any]) -> ArgumentParser:
+def command_parser(command: str) -> ArgumentParser:
     """The parser of any other command."""
-    function = arguments.prepared(function)
+    function = command_function(command)
     return auto_parser(
         function,
         prog=f"lightning {command}",
@@ -46,10 +46,7 @@ def command_parser(command: str, function: Callable[..., Any]) -> ArgumentParser
 
 
 def help_text(command: str) -> str:
-    """The help of a training command as its parser has it, 100 columns wide.
-
-    It takes seconds to make and is shipped in ``commands/help``: ``make help-texts`` renews it.
-    """
+    """The help of a training command as its parser has it, 100 columns wide."""
     width, shown = os.environ.get("COLUMNS"), io.StringIO()
     os.environ["COLUMNS"] = "100"
     try:

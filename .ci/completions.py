@@ -1,21 +1,22 @@
 """Completions for shells, made by shtab from the options of every command.
 
-They are shipped in ``starting/completions``, since a shell reads them whenever it starts and the
-parsers take seconds to make; `make help-texts` renews them.
+They are shipped in ``lightning_sasv/starting/completions``, since a shell reads them whenever it
+starts and the parsers take seconds to make.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin
 
 import shtab
+from parsers import command_parser, training_parser
 
+from lightning_sasv.cli import COMMANDS, TRAINING, command_function
 from lightning_sasv.commands.arguments import SEVERAL, optional_place
-from lightning_sasv.commands.parsers import command_parser, training_parser
 from lightning_sasv.commands.train import BARE
 from lightning_sasv.data.profiles import profiles
 from lightning_sasv.decisions.costs import PRESETS
@@ -27,7 +28,6 @@ from lightning_sasv.scores.layouts import LAYOUTS
 from lightning_sasv.starting import KINDS
 
 PROGRAM = "lightning"
-_SHELL = {"bash": "_lightning_{}", "zsh": "_lightning_{}"}
 _LONGEST = 72
 _UNSEEN = ("print_config", "print_shtab", "help")
 
@@ -50,15 +50,11 @@ def _named() -> dict[str, Sequence[str]]:
     }
 
 
-Commands = Mapping[str, tuple[Callable[..., Any] | None, str]]
-"""Function of each command, none of the training commands, and what it does."""
-
-
-def completions(commands: Commands) -> dict[str, str]:
+def completions() -> dict[str, str]:
     """The script of each shell."""
     functions = {"bash": _bash(), "zsh": _zsh()}
     found = {
-        shell: shtab.complete(_program(commands), shell, preamble="\n".join(own))
+        shell: shtab.complete(_program(), shell, preamble="\n".join(own))
         for shell, own in functions.items()
     }
     last = next(line for line in found["bash"].splitlines()[::-1] if line.startswith("complete "))
@@ -81,17 +77,17 @@ def _zsh() -> Iterator[str]:
         yield f"_lightning_{kind}() {{ _alternative {known} }}"
 
 
-def _program(commands: Commands) -> argparse.ArgumentParser:
+def _program() -> argparse.ArgumentParser:
     """The program as a plain parser: options and what may follow them."""
     program = argparse.ArgumentParser(prog=PROGRAM)
     program.add_argument("--version", action="version", version="")
     listed = program.add_subparsers()
-    for name, (function, what) in commands.items():
+    for name, what in TRAINING.items():
         parser = listed.add_parser(name, help=what)
-        if function is None:
-            _add_all(parser, training_parser(name), [word[2:] for word in BARE])
-            continue
-        made = command_parser(name, function)
+        _add_all(parser, training_parser(name), [word[2:] for word in BARE])
+    for name, (_, _, what) in COMMANDS.items():
+        parser, function = listed.add_parser(name, help=what), command_function(name)
+        made = command_parser(name)
         bare = [one.dest for one in made._actions if _hint(one) is bool]
         _add_all(parser, made, bare, optional_place(function))
         for also, meant in vars(function)["also"].items():
@@ -139,7 +135,7 @@ def _add(
     place: dict[str, Any] = {"dest": dest} if words else {}
     added = parser.add_argument(*(words or [dest]), **place, **more, help=about)
     if kind in _named() and not choices:
-        vars(added)["complete"] = {shell: name.format(kind) for shell, name in _SHELL.items()}
+        vars(added)["complete"] = dict.fromkeys(("bash", "zsh"), f"_lightning_{kind}")
     elif not choices and (several or str in (hint, *get_args(hint))):
         vars(added)["complete"] = shtab.DIRECTORY if dest == "run" else shtab.FILE
 
