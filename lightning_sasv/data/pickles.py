@@ -19,16 +19,21 @@ import numpy as np
 from lightning_sasv.errors import InputError
 
 
-class _Admitted:
-    """Something a pickle may ask for. Without a ``__dict__``, so that a pickle cannot alter it."""
+class _Admitted(tuple[Callable[..., Any] | None]):
+    """A function that a pickle may ask for, in a tuple, so that a pickle cannot alter it."""
 
     __slots__ = ()
 
+    def __call__(self, *args: Any) -> Any:
+        """Call it, if it can be called."""
+        (function,) = self
+        if function is None:
+            raise pickle.UnpicklingError("calls what is no function")
+        return function(*args)
 
-class _NDArray(_Admitted):
-    """The name ``numpy.ndarray``: a token for ``_Reconstruct``, which cannot be called."""
 
-    __slots__ = ()
+_NDARRAY = _Admitted((None,))
+"""The name ``numpy.ndarray``: a token for ``_reconstruct``."""
 
 
 class _Type:
@@ -72,53 +77,33 @@ def _array_of(content: bytes | bytearray, kind: object, shape: Any, fortran: boo
     return np.frombuffer(content, dtype=kind.dtype).reshape(shape, order="F" if fortran else "C")
 
 
-class _Reconstruct(_Admitted):
-    """numpy's ``_reconstruct``: an empty array whose state the pickle then sets."""
-
-    __slots__ = ()
-
-    def __call__(self, subtype: object, shape: object, dtype: object) -> _Array:
-        if not isinstance(subtype, _NDArray):
-            raise pickle.UnpicklingError("asks for an array type other than numpy.ndarray")
-        return _Array()
+def _reconstruct(subtype: object, shape: object, dtype: object) -> _Array:
+    """Numpy's ``_reconstruct``: an empty array whose state the pickle then sets."""
+    if subtype is not _NDARRAY:
+        raise pickle.UnpicklingError("asks for an array type other than numpy.ndarray")
+    return _Array()
 
 
-class _DType(_Admitted):
-    """numpy's ``dtype``; numbers only (an object array can carry anything)."""
-
-    __slots__ = ()
-
-    def __call__(self, name: str, *_: object) -> _Type:
-        return _Type(str(name))
+def _dtype(name: str, *_: object) -> _Type:
+    """Numpy's ``dtype``; numbers only (an object array can carry anything)."""
+    return _Type(str(name))
 
 
-class _FromBuffer(_Admitted):
-    """numpy's ``_frombuffer`` (arrays of pickle protocol 5)."""
-
-    __slots__ = ()
-
-    def __call__(self, data: bytes, dtype: object, shape: Any, order: str) -> np.ndarray:
-        return _array_of(data, dtype, shape, order == "F")
+def _frombuffer(data: bytes, dtype: object, shape: Any, order: str) -> np.ndarray:
+    """Numpy's ``_frombuffer`` (arrays of pickle protocol 5)."""
+    return _array_of(data, dtype, shape, order == "F")
 
 
-class _Scalar(_Admitted):
-    """numpy's ``scalar``."""
-
-    __slots__ = ()
-
-    def __call__(self, dtype: object, data: bytes) -> Any:
-        return _array_of(data, dtype, (), False)[()]
+def _scalar(dtype: object, data: bytes) -> Any:
+    """Numpy's ``scalar``."""
+    return _array_of(data, dtype, (), False)[()]
 
 
-class _Encode(_Admitted):
+def _encode(text: str, encoding: str) -> bytes:
     """``codecs.encode`` of text to Latin-1, the way pickles before protocol 3 keep bytes."""
-
-    __slots__ = ()
-
-    def __call__(self, text: str, encoding: str) -> bytes:
-        if encoding != "latin1":
-            raise pickle.UnpicklingError(f"asks for the codec {encoding!r}")
-        return str(text).encode("latin1")
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"asks for the codec {encoding!r}")
+    return str(text).encode("latin1")
 
 
 def _check_keys(keys: Iterable[object]) -> None:
@@ -128,29 +113,25 @@ def _check_keys(keys: Iterable[object]) -> None:
             raise pickle.UnpicklingError(f"asks for a {type(key).__name__} as a key")
 
 
-class _Dictionary(_Admitted):
+def _dictionary(pairs: Iterable[tuple[Any, Any]] = ()) -> dict[Any, Any]:
     """``OrderedDict``, with or without a list of pairs."""
-
-    __slots__ = ()
-
-    def __call__(self, pairs: Iterable[tuple[Any, Any]] = ()) -> dict[Any, Any]:
-        pairs = [(key, value) for key, value in pairs]
-        _check_keys(key for key, _ in pairs)
-        return dict(pairs)
+    pairs = [(key, value) for key, value in pairs]
+    _check_keys(key for key, _ in pairs)
+    return dict(pairs)
 
 
-_ADMITTED: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): _NDArray(),
-    ("numpy", "dtype"): _DType(),
-    ("_codecs", "encode"): _Encode(),
-    ("collections", "OrderedDict"): _Dictionary(),
+_ADMITTED: dict[tuple[str, str], _Admitted] = {
+    ("numpy", "ndarray"): _NDARRAY,
+    ("numpy", "dtype"): _Admitted((_dtype,)),
+    ("_codecs", "encode"): _Admitted((_encode,)),
+    ("collections", "OrderedDict"): _Admitted((_dictionary,)),
 } | {
-    (f"numpy.{core}.{module}", name): stand_in
+    (f"numpy.{core}.{module}", name): _Admitted((stand_in,))
     for core in ("core", "_core")
     for module, name, stand_in in (
-        ("multiarray", "_reconstruct", _Reconstruct()),
-        ("multiarray", "scalar", _Scalar()),
-        ("numeric", "_frombuffer", _FromBuffer()),
+        ("multiarray", "_reconstruct", _reconstruct),
+        ("multiarray", "scalar", _scalar),
+        ("numeric", "_frombuffer", _frombuffer),
     )
 }
 
@@ -211,12 +192,12 @@ class _Finish:
             if content.array is None:
                 raise pickle.UnpicklingError("asks for an array without content")
             return content.array
+        if isinstance(content, (_Type, _Admitted)):
+            raise pickle.UnpicklingError("holds a type")
         if isinstance(content, dict):
             return {key: self(value) for key, value in content.items()}
         if isinstance(content, (list, tuple)):
             return type(content)(map(self, content))
-        if isinstance(content, (_Type, _Admitted)):
-            raise pickle.UnpicklingError("holds a type")
         return content
 
 
