@@ -66,14 +66,29 @@ GOLDEN = {
 """True lines under the names that the lists have in the release."""
 
 
+def copy_golden(shared: Path, corpus: str, folder: Path) -> Path:
+    """The golden lines of a corpus in a folder."""
+    for path in (shared / "data/corpora" / corpus).iterdir():
+        (folder / GOLDEN[corpus].get(path.name, path.name)).write_bytes(path.read_bytes())
+    return folder
+
+
 @pytest.fixture
 def golden(shared: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """The golden lines of a corpus."""
-    source = shared / "data/corpora" / request.param
-    for path in source.iterdir():
-        name = GOLDEN[request.param].get(path.name, path.name)
-        (tmp_path / name).write_bytes(path.read_bytes())
-    return tmp_path
+    return copy_golden(shared, request.param, tmp_path)
+
+
+def recognised_as(name: str, folder: Path) -> Profile:
+    """The corpus whose lists are in a folder, which has to be this one."""
+    found = recognised(folder)
+    assert found == profile_named(name)
+    return profile_named(name)
+
+
+def enrolled(profile: Profile, folder: Path) -> dict[str, list[str]]:
+    """Speakers of eval."""
+    assert profile.eval is not None
+    return read_enrolment(*enrolment_lists(profile.eval, folder))
 
 
 def classes(profile: Profile, split: str, folder: Path) -> list[int]:
@@ -84,9 +99,8 @@ def classes(profile: Profile, split: str, folder: Path) -> list[int]:
 
 @pytest.mark.parametrize("golden", ["asvspoof5"], indirect=True)
 def test_lines_of_asvspoof5(golden: Path) -> None:
-    profile = recognised(golden)
-    assert profile is not None
-    assert (profile.name, profile.costs) == ("asvspoof5", "asvspoof5")
+    profile = recognised_as("asvspoof5", golden)
+    assert profile.costs == "asvspoof5"
     track1 = golden / "ASVspoof5.dev.track_1.tsv"
     assert len(read_utterances(track1, "asvspoof5-metadata")) == 5
     with pytest.raises(InputError, match=r"2 of 5 trials .* are not in it"):
@@ -101,10 +115,7 @@ def test_lines_of_asvspoof5(golden: Path) -> None:
     assert {"test_speaker", "gender", "codec", "codec_quality", "codec_seed"} <= rows.more.keys()
     assert set(rows.more["codec_quality"][rows.more["codec"] == "-"]) <= {"-"}
     assert set(dev.attack[dev.label != 0]) == {"-"}
-    assert profile.eval is not None
-    assert [
-        len(names) for names in read_enrolment(*enrolment_lists(profile.eval, golden)).values()
-    ] == [3, 3, 3, 2, 3]
+    assert [len(names) for names in enrolled(profile, golden).values()] == [3, 3, 3, 2, 3]
     (golden / "ASVspoof5.dev.track_2.trial.tsv").unlink()
     assert classes(profile, "dev", golden) == [1, 2, 2]  # the list of 2024, without attacks
 
@@ -112,25 +123,17 @@ def test_lines_of_asvspoof5(golden: Path) -> None:
 @pytest.mark.parametrize("golden", ["asvspoof2019_la"], indirect=True)
 def test_lines_of_sasv2022_also_with_windows_line_ends(golden: Path) -> None:
     for _ in range(2):
-        profile = recognised(golden)
-        assert profile is not None
-        assert profile.name == "sasv2022"
+        profile = recognised_as("sasv2022", golden)
         assert classes(profile, "dev", golden) == classes(profile, "eval", golden) == [2, 2, 1]
         assert len(utterances_of(profile, golden)) == 4
-        assert profile.eval is not None
-        sizes = sorted(
-            len(one) for one in read_enrolment(*enrolment_lists(profile.eval, golden)).values()
-        )
-        assert sizes == [11, 11, 19]
+        assert sorted(map(len, enrolled(profile, golden).values())) == [11, 11, 19]
         for path in golden.iterdir():
             path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
 
 
 @pytest.mark.parametrize("golden", ["spoofceleb"], indirect=True)
 def test_lines_of_spoofceleb(golden: Path) -> None:
-    profile = recognised(golden)
-    assert profile is not None
-    assert profile.name == "spoofceleb"
+    profile = recognised_as("spoofceleb", golden)
     train = utterances_of(profile, golden)
     assert len(train) == 3
     assert not any("." in name.rpartition("/")[2] for name in train.utterance)
@@ -148,13 +151,10 @@ def test_lines_of_spoofceleb(golden: Path) -> None:
 
 @pytest.mark.parametrize("golden", ["wildspoof"], indirect=True)
 def test_lines_of_wildspoof_have_no_labels(golden: Path) -> None:
-    profile = recognised(golden)
-    assert profile is not None
-    assert profile.name == "wildspoof"
+    profile = recognised_as("wildspoof", golden)
     rows = trials_of(profile, "eval", golden)
     assert set(rows.label.tolist()) == {-1}
-    assert profile.eval is not None
-    assert set(rows.speaker) & set(read_enrolment(*enrolment_lists(profile.eval, golden)))
+    assert set(rows.speaker) & set(enrolled(profile, golden))
     with pytest.raises(InputError, match=r"wildspoof .* has no train and no dev set"):
         load_corpus(golden)
 
@@ -171,14 +171,14 @@ def test_lines_of_corpora_that_only_evaluate(golden: Path, name: str, trials: in
     assert len(rows) == trials
     if name == "asvspoof5-progress":
         (golden / "ASVspoof5.eval.track_2.enroll.tsv").rename(golden / profile.eval.enrolment[0][0])  # type: ignore[union-attr]
-        assert set(rows.speaker) <= set(read_enrolment(*enrolment_lists(profile.eval, golden)))  # type: ignore[arg-type]
+        assert set(rows.speaker) <= set(enrolled(profile, golden))
         assert set(rows.label.tolist()) == {-1}
         return
     if name == "asvspoof2021-la":
         with pytest.raises(InputError, match="lists of asvspoof2021-la and of asvspoof2021-df are"):
             recognised(golden)
         (golden / "DF.CM.trial_metadata.txt").unlink()
-    assert recognised(golden) == profile
+    recognised_as(name, golden)
 
 
 @pytest.mark.parametrize("golden", ["asvspoof2021"], indirect=True)
@@ -194,9 +194,8 @@ def test_lines_of_asvspoof2021_df(golden: Path) -> None:
     (golden / "DF/CM").mkdir(parents=True)
     path.rename(golden / "DF/CM/trial_metadata.txt")  # as the release has it
     (golden / "LA.ASV.trial_metadata.txt").unlink()
-    found = recognised(golden)
-    assert found is not None
-    assert (found.name, found.where, found.costs) == ("asvspoof2021-df", "subset=eval", "asvspoof5")
+    found = recognised_as("asvspoof2021-df", golden)
+    assert (found.where, found.costs) == ("subset=eval", "asvspoof5")
     (split,) = corpus_splits(golden)
     assert [one.id for one in split.utterances] == ["DF_E_2000011"]
     assert not split.enrolment
@@ -276,9 +275,7 @@ def test_the_twin_in_every_layout_is_the_same_corpus(
     name: str, twin: Corpus, tmp_path: Path
 ) -> None:
     save_corpus(twin, tmp_path, layout=name)
-    found = recognised(tmp_path)
-    assert found is not None
-    assert found.name == name
+    recognised_as(name, tmp_path)
     again = load_corpus(tmp_path)
     again.check()
     assert again.name == "twin"
@@ -317,10 +314,7 @@ def test_labels_in_a_blind_test_set_are_named(twin: Corpus, tmp_path: Path) -> N
 def test_a_test_set_alone_is_only_scored(name: str, twin: Corpus, tmp_path: Path) -> None:
     save_corpus(twin, tmp_path, layout=name)
     assert not list(tmp_path.rglob("*embd_trn*"))
-    profile = recognised(tmp_path)
-    assert profile is not None
-    assert profile.name == name
-    found = load_evaluation(tmp_path, None, None, profile).eval
+    found = load_evaluation(tmp_path, None, None, recognised_as(name, tmp_path)).eval
     torch.testing.assert_close(found.asv_scores, twin.eval.asv_scores)
     assert np.array_equal(found.trials.utterance, twin.eval.trials.utterance)
     known = name == "asvspoof2021-la"

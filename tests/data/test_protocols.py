@@ -85,13 +85,3 @@ def test_broken_protocol(
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=rf"{path}, {message}"):
         read(path)
-
-
-def test_missing_protocol(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot read .*absent\.txt: No such file"):
-        read_trials(tmp_path / "absent.txt")
-
-
-def test_windows_line_ends_and_byte_order_marks_are_read(tmp_path: Path) -> None:
-    (tmp_path / "dos").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
-    assert read_trials(tmp_path / "dos").speaker.tolist() == ["S1", "S1"]

@@ -16,7 +16,7 @@ from lightning_sasv.data.profiles import Profile, profile_named
 from lightning_sasv.data.protocols import read_enrolment, read_trials
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.lists import corpus_splits
-from tests.data.test_profiles import GOLDEN
+from tests.data.test_profiles import copy_golden
 
 CORPORA = {
     "sasv2022": "asvspoof2019_la",
@@ -106,10 +106,8 @@ def content(profile: Profile, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_untidy_lists_say_the_same(corpus: str, shared: Path, tmp_path: Path) -> None:
-    profile, source = profile_named(corpus), CORPORA[corpus]
-    for path in (shared / "data/corpora" / source).iterdir():
-        name = GOLDEN[source].get(path.name, path.name)
-        (tmp_path / name).write_bytes(path.read_bytes())
+    profile = profile_named(corpus)
+    copy_golden(shared, CORPORA[corpus], tmp_path)
     (tmp_path / "ASVspoof5.dev.track_1.tsv").unlink(missing_ok=True)  # of other lines
     if corpus == "asvspoof5-progress":
         enrolment = tmp_path / "ASVspoof5.eval.track_2.enroll.tsv"
