@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser, auto_parser
 from pytorch_lightning.cli import LightningArgumentParser
 
 from lightning_sasv.cli import command_function
-from lightning_sasv.commands import arguments
+from lightning_sasv.commands.arguments import parser_settings
 from lightning_sasv.commands.train import SASVCLI, train
 
 
@@ -36,13 +36,7 @@ def training_parser(command: str) -> LightningArgumentParser:
 def command_parser(command: str) -> ArgumentParser:
     """The parser of any other command."""
     function = command_function(command)
-    return auto_parser(
-        function,
-        prog=f"lightning {command}",
-        description=arguments.description(function),
-        parser_class=arguments.CommandParser,
-        as_positional=arguments.by_position(function),
-    )
+    return auto_parser(function, **parser_settings(command, function))
 
 
 def help_text(command: str) -> str:

@@ -10,10 +10,10 @@ from textwrap import indent
 from typing import Any
 
 from docstring_parser import parse
-from jsonargparse import auto_cli, capture_parser
+from jsonargparse import auto_parser
 
 from lightning_sasv.cli import COMMANDS, TRAINING, command_function
-from lightning_sasv.commands import arguments
+from lightning_sasv.commands.arguments import parser_settings
 from lightning_sasv.data.profiles import profiles
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.fusion import JOINT_SYSTEMS, KNOWN, PAPER_SYSTEMS
@@ -169,24 +169,11 @@ def options() -> str:
     parts += ['??? note "lightning fit --help"', indent(f"```text\n{told}```", "    ")]
     for name, (_, _, said) in COMMANDS.items():
         function = command_function(name)
-        rows = [_option(one) for one in _parser(name, function)._actions]
-        about = arguments.description(function)
-        parts += [f"## lightning {name}\n\n{said[0].upper()}{said[1:]}.\n\n{_linked(about)}"]
+        parser: Any = auto_parser(function, **parser_settings(name, function))
+        rows, about = [_option(one) for one in parser._actions], _linked(parser.description)
+        parts += [f"## lightning {name}\n\n{said[0].upper()}{said[1:]}.\n\n{about}"]
         parts += [table(("option", "default", "meaning"), [row for row in rows if row])]
     return "\n\n".join(parts)
-
-
-def _parser(name: str, function: Callable[..., Any]) -> Any:
-    """The parser of a command, which nothing is given to."""
-    return capture_parser(
-        lambda: auto_cli(
-            function,
-            args=[],
-            prog=f"lightning {name}",
-            parser_class=arguments.CommandParser,
-            as_positional=arguments.by_position(function),
-        )
-    )
 
 
 def _option(action: Any) -> tuple[str, ...]:

@@ -112,29 +112,19 @@ def _run_function(command: str, args: Sequence[str]) -> None:
     from jsonargparse import auto_cli
 
     from lightning_sasv.commands import arguments
-    from lightning_sasv.commands.loading import (
-        guard_resolvers,
-        open_imports,
-        read_within_limits,
-        resolving,
-    )
+    from lightning_sasv.commands.loading import open_imports, read_within_limits, resolving
 
     function = command_function(command)
     words = arguments.translate(function, args)
     refers = command in OF_FIT and any("${" in word for word in words)
     read_within_limits(interpolations=refers)
     open_imports()
-    if refers:
-        guard_resolvers()
     with resolving() if refers else nullcontext():
         auto_cli(
             arguments.described(function, words),
             args=words,
             parser_mode="omegaconf+" if refers else "yaml",
-            prog=f"lightning {command}",
-            description=arguments.description(function),
-            parser_class=arguments.CommandParser,
-            as_positional=arguments.by_position(function),
+            **arguments.parser_settings(command, function),
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightning_sasv.errors import InputError
@@ -61,15 +61,6 @@ CELLS_PER_BYTE, BYTES_PER_BYTE = 10, 50
 TEXT_CELLS = Limit(500_000_000, "characters of a column, each name as wide as the widest")
 AUDIO_SAMPLES = Limit(200_000_000, "samples of one recording, those of all channels counted")
 GRID_POINTS = Limit(100_000, "points of a grid")
-ALL = (
-    *(TEXT_BYTES, JSON_VALUES, YAML_VALUES, ALIASES, DEPTH, DIGITS, INTERPOLATED),
-    *(LINE_BYTES, COLUMNS, TEXT_CELLS, TABLE_CELLS, UNPACKED_BYTES, GRID_POINTS),
-    AUDIO_SAMPLES,
-)
-
-
-def _children(value: Any) -> Iterator[Any]:
-    return iter(value.values() if isinstance(value, dict) else value)
 
 
 def check_depth(where: object, value: Any) -> None:
@@ -77,8 +68,9 @@ def check_depth(where: object, value: Any) -> None:
     level = [value]
     for depth in range(DEPTH.now + 2):
         DEPTH.check(where, depth if level else 0)
+        inner = [one for one in level if isinstance(one, (dict, list))]
         level = [
-            child for one in level if isinstance(one, (dict, list)) for child in _children(one)
+            child for one in inner for child in (one.values() if isinstance(one, dict) else one)
         ]
 
 
@@ -102,13 +94,11 @@ def parse_json(content: bytes | str, where: object) -> Any:
     return value
 
 
-def _events(content: bytes | str) -> Iterator[yaml.Event]:
+def _loader() -> Any:
+    """PyYAML's safe loader, the one in C where there is one."""
     import yaml
 
-    events: Iterator[yaml.Event] = yaml.parse(
-        content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    )
-    return events
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Count:
@@ -176,7 +166,7 @@ def check_yaml(content: bytes | str, where: object) -> None:
         yaml.SequenceEndEvent: count.end,
         yaml.MappingEndEvent: count.end,
     }
-    for event in _events(content):
+    for event in yaml.parse(content, Loader=_loader()):
         if type(event) in kinds:
             kinds[type(event)](event)
 
@@ -202,7 +192,7 @@ def parse_yaml(content: bytes | str, where: object) -> Any:
 
     try:
         check_yaml(content, where)
-        return yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return yaml.load(content, Loader=_loader())
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""

@@ -239,9 +239,15 @@ def prepared(command: Command) -> Command:
     return command
 
 
-def description(function: Callable[..., Any]) -> str:
-    """What a command does: its docstring before the list of its parameters."""
-    return (inspect.getdoc(function) or "").partition("\nArgs:")[0].replace("``", "`").strip()
+def parser_settings(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """What jsonargparse is told of a command; its docstring says what it does, before "Args:"."""
+    about = (inspect.getdoc(function) or "").partition("\nArgs:")[0].replace("``", "`").strip()
+    return {
+        "prog": f"lightning {name}",
+        "description": about,
+        "parser_class": CommandParser,
+        "as_positional": by_position(function),
+    }
 
 
 def described(function: Command, words: Sequence[str]) -> Command:

@@ -156,6 +156,7 @@ def read_within_limits(interpolations: bool = False) -> None:
     if interpolations:
         _bound_interpolations()
         os.environ["OMEGACONF_MAX_YAML_EXPANDED_NODES"] = str(2 * YAML_VALUES.now)  # ours holds
+        _guard_resolvers()
     _spent[0] = 0
 
 
@@ -271,7 +272,7 @@ def _top_level() -> Iterator[str]:
             yield from (path.name for path in folder.iterdir() if path.name.isidentifier())
 
 
-def guard_resolvers() -> None:
+def _guard_resolvers() -> None:
     """Have ``${oc.env:…}`` read, and ``${oc.coerce:…}`` import, what the gate admits."""
     from omegaconf import OmegaConf  # of the training commands alone
     from omegaconf.resolvers import oc

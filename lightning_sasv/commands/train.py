@@ -35,7 +35,6 @@ from lightning_sasv.commands.configs import (
 from lightning_sasv.commands.from_checkpoint import Origin, data_of, go_on_logging, model_of
 from lightning_sasv.commands.loading import (
     check_words,
-    guard_resolvers,
     library,
     open_imports,
     read_within_limits,
@@ -413,7 +412,6 @@ def train(args: Sequence[str], line: type[SASVCLI] = SASVCLI) -> SASVCLI:
     read_within_limits(interpolations=True)
     check_readable(args)
     open_imports(library())
-    guard_resolvers()
     args = [f"{word}=true" if word in BARE else word for word in args]
     args = absolute_keys(with_systems(args))
     if args[0] in ("validate", "test") and not any(a.startswith("--verbose") for a in args):

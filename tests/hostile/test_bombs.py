@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from lightning_sasv import limits
 from lightning_sasv.cli import main
 from lightning_sasv.data.challenge import MARKER, corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, read_yaml, write_json
-from lightning_sasv.limits import ALL
 from lightning_sasv.program import Program, using
 from lightning_sasv.scores import read_table, write_scores
 from tests.hostile import bombs
@@ -200,4 +200,5 @@ def test_memory_and_depth_that_end_are_a_line(
 def test_every_limit_is_documented(repository: Path) -> None:
     page = (repository / "docs" / "formats.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\d,]+) \| ([^|]+) \|", page, re.MULTILINE)
-    assert {f"{limit.most:,.0f} {limit.what}" for limit in ALL} <= {" ".join(row) for row in rows}
+    every = [one for one in vars(limits).values() if isinstance(one, limits.Limit)]
+    assert {f"{limit.most:,.0f} {limit.what}" for limit in every} <= {" ".join(row) for row in rows}
