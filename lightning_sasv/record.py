@@ -28,6 +28,7 @@ from lightning_sasv.decisions.costs import PRESETS, CostModel
 from lightning_sasv.metrics.functional.dcf import rates_at_eer
 from lightning_sasv.metrics.functional.points import Classes, Unpaired
 from lightning_sasv.metrics.registry import DEFAULTS, Settings, explained
+from lightning_sasv.scores.layouts import LABELS
 from lightning_sasv.trials import TWIN, TrialClass, claimed_speakers
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ class Trials:
         """``TrialClass`` codes; bona fide speech of unknown speaker counts as target."""
         import polars as pl
 
-        codes = {str(code): int(code) for code in TrialClass} | {"bonafide": int(TrialClass.TARGET)}
-        words = self.table.frame["label"].cast(pl.String)
-        return words.replace_strict(codes, return_dtype=pl.Int64).to_numpy()
+        words = self.table.frame["label"].cast(pl.Enum(LABELS))
+        codes = words.to_physical().to_numpy().astype(np.int64)
+        return np.where(codes == len(TrialClass), int(TrialClass.TARGET), codes)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -27,7 +27,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.files import check_links, finite, read_json, write_json, write_text
+from lightning_sasv.files import (
+    check_links,
+    ensure_directory,
+    finite,
+    read_json,
+    write_json,
+    write_text,
+)
 from lightning_sasv.metrics.registry import DEFAULTS, explained_metrics
 from lightning_sasv.metrics_file import (
     Metrics,
@@ -213,8 +220,10 @@ def metrics_beside(table: ScoreTable) -> Metrics:
     return {name: found[name] for name in own}
 
 
-def origin_beside(table: ScoreTable) -> Origin | None:
+def origin_beside(table: ScoreTable) -> Origin:
     """Where scores come from by the ``metrics.json`` of their folder of results, if they are its.
+
+    Nothing is known of others.
 
     Args:
         table: Labelled trials that were read from a file.
@@ -222,7 +231,7 @@ def origin_beside(table: ScoreTable) -> Origin | None:
     found = metrics_beside(table)
     of = next((of for _, _, of in blocks(found, table.path.stem)), None)
     if of is None:
-        return None
+        return Origin(None)
     known = Origin(of["corpus"], of["simulated"], of["scale"], of["twin_seed"])
     return replace(known, expected=of["expected"], cause=of["cause"]) if is_part(of) else known
 
@@ -312,6 +321,38 @@ def write_systems(
     for old in fitted_file(Path(folder), "").parent.glob("*.safetensors") if only else []:
         if old.stem not in systems:
             old.unlink()
+
+
+def write_folder(
+    folder: str | Path,
+    metrics: Metrics,
+    tables: Mapping[str, ScoreTable],
+    systems: Mapping[str, Fusion],
+    corpus: str,
+    more: Mapping[str, Any],
+) -> Path:
+    """Write a whole folder of results; fitted systems of an earlier run in it go.
+
+    Args:
+        folder: Where.
+        metrics: Content of ``metrics.json``.
+        tables: Trials of each set with their scores.
+        systems: Fitted systems.
+        corpus: What they were fitted on.
+        more: Text or JSON of further files by name; ``None`` for one that must not be there.
+    """
+    folder = ensure_directory(folder)
+    (folder / METRICS_FILE).unlink(missing_ok=True)  # what has none counts as unfinished
+    for split, table in tables.items():
+        write_set(folder, split, table)
+    write_systems(folder, systems, {"corpus": corpus}, only=True)
+    for name, content in more.items():
+        if content is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            (write_text if isinstance(content, str) else write_json)(folder / name, content)
+    write_metrics(folder / METRICS_FILE, metrics)
+    return folder
 
 
 def write_tables(

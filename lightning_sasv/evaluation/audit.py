@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.checks import Codes, Floats, blocks
-from lightning_sasv.decisions import CostModel
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.budget import METHODS, Refit, Target
+from lightning_sasv.evaluation.budget import METHODS, Refit, Target, cost_of
+from lightning_sasv.evaluation.deciding import fused_by
 from lightning_sasv.evaluation.systems import OF_ATTACKS
 from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.choice import folds_of
 from lightning_sasv.metrics.bootstrap import ClusterDraws
-from lightning_sasv.metrics.functional.dcf import a_dcf_weights, dcf_of, normaliser
+from lightning_sasv.metrics.functional.dcf import a_dcf_weights, dcf_of
 from lightning_sasv.metrics.functional.eer import threshold_of
 from lightning_sasv.metrics.functional.points import Classes
 from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, percentile_ends
 from lightning_sasv.metrics.registry import Settings, explained
-from lightning_sasv.record import Origin, named_costs
+from lightning_sasv.record import named_costs
 from lightning_sasv.report.sections import OF_TRANSFER, verdict
 from lightning_sasv.results import origin_beside
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.columns import PAIR, matrices, of_network
-from lightning_sasv.trials import CLASS_ORDER, FusedScores, TrialClass, claimed_speakers
+from lightning_sasv.trials import CLASS_ORDER, TrialClass, claimed_speakers
 
 CONDITIONS = ("codec", "attack")
 """Columns whose values are shown one by one, where none are asked for."""
@@ -62,7 +62,10 @@ class Audit:
         known = "speaker" in tables["eval"]
         names = tables["eval"].text("speaker").tolist() if known else []
         self.speakers = np.array(claimed_speakers(names)) if known else None
-        self.fused = {split: _fused(systems, table) for split, table in tables.items()}
+        self.fused = {
+            split: {name: fused_by(name, one, table) for name, one in systems.items()}
+            for split, table in tables.items()
+        }
         self._drawn = None
         if self.speakers is not None and len(np.unique(self.speakers)) >= FEWEST_SPEAKERS:
             self._drawn = ClusterDraws(self.speakers, replicates, seed)
@@ -97,7 +100,7 @@ class Audit:
     def content(self, fitted: str, scores: str, name: str | None) -> dict[str, Any]:
         """What ``transfer.json`` says of every system."""
         target, speakers = self.tables["eval"], self.speakers
-        named = origin_beside(target) or Origin(target.path.resolve().parent.name)
+        corpus = name or origin_beside(target).corpus or target.path.resolve().parent.name
         source = next(iter(self.systems.values())).about.get("corpus")
         found: dict[str, Any] = {
             "format": "lightning_sasv.transfer",
@@ -105,7 +108,7 @@ class Audit:
             "fitted": fitted,
             "scores": scores,
             "source": str(source or Path(fitted).resolve().name),
-            "target": name or str(named.corpus),
+            "target": str(corpus),
             "costs": named_costs(self.settings.costs),
             "trials": {str(code): int((self.labels == code).sum()) for code in CLASS_ORDER},
             "speakers": None if speakers is None else len(np.unique(speakers)),
@@ -139,11 +142,11 @@ class Audit:
         pairs = zip(("hter", "a_dcf"), self.thresholds(name), own, strict=True)
         for measure, carried, others in pairs:
             wrong = [of_class & (score <= at) for at in (carried, others)]
-            both = [float(_cost(measure, bad.sum(1), of_class.sum(1), costs)) for bad in wrong]
+            both = [float(cost_of(measure, bad.sum(1), of_class.sum(1), costs)) for bad in wrong]
             result[measure] = {"carried": both[0], "own": both[1], "lost": both[0] - both[1]}
             if self._drawn is not None:
                 every = self._drawn.sums(of_class)
-                drawn = [_cost(measure, self._drawn.sums(bad), every, costs) for bad in wrong]
+                drawn = [cost_of(measure, self._drawn.sums(bad), every, costs) for bad in wrong]
                 low, high = percentile_ends(drawn[0] - drawn[1])
                 result[measure] |= {"low": low, "high": high}
         return result
@@ -188,22 +191,3 @@ class Audit:
             return np.concatenate(fused)
 
         return refit
-
-
-def _fused(systems: Mapping[str, FittedSystem], table: ScoreTable) -> dict[str, FusedScores]:
-    found = {}
-    for name, one in systems.items():
-        fused = one(*matrices(of_network(table, name), one.columns.names))
-        found[name] = FusedScores(*(np.asarray(part) for part in fused))
-    return found
-
-
-def _cost(measure: str, rejected: Floats, every: Floats, costs: CostModel) -> Floats:
-    """HTER or a-DCF of rejected and all trials of each class, (3, …); NaN without a class."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        miss, accepted = rejected[0] / every[0], every[1:] - rejected[1:]
-        if measure == "hter":
-            return np.asarray(miss + accepted.sum(0) / every[1:].sum(0)) / 2
-        weights = a_dcf_weights(costs)
-        cost = weights[0] * miss + np.array(weights[1:]) @ (accepted / every[1:])
-    return np.asarray(cost / normaliser(weights))

@@ -135,8 +135,8 @@ class Target:
 
     @cached_property
     def steps(self) -> list[Steps]:
-        """Scores of each class in ascending order; codes are places."""
-        return [Steps(np.sort(self.score[self.labels == code])) for code in sorted(TrialClass)]
+        """Scores of each class in ascending order."""
+        return [Steps(np.sort(self.score[self.labels == code])) for code in CLASS_ORDER]
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -190,7 +190,8 @@ class Target:
             rejected = [self._rejected(at, rest.rows) for at in found.thresholds]
         else:
             rejected = [_sizes(rest.codes[found.score[rest.kept] <= at]) for at in found.thresholds]
-        values = [_hter(rejected[0], sizes), _a_dcf(rejected[1], sizes, self.costs)]
+        pairs = zip(MEASURES, rejected, strict=False)
+        values = [float(cost_of(measure, bad, sizes, self.costs)) for measure, bad in pairs]
         if affine is None:
             return [*values, math.nan]
         if found.score is None and affine == AS_IT_IS:
@@ -244,22 +245,20 @@ def affine(score: Floats, codes: Codes, *, scale: bool) -> tuple[float, float]:
     return (1.0 + float(found[0]), float(found[1])) if scale else (1.0, float(found[0]))
 
 
-def _hter(rejected: np.ndarray, sizes: np.ndarray) -> float:
-    target, others = TrialClass.TARGET, [TrialClass.NONTARGET, TrialClass.SPOOF]
-    accepted = (sizes - rejected)[others].sum() / sizes[others].sum()
-    return float(rejected[target] / sizes[target] + accepted) / 2
-
-
-def _a_dcf(rejected: np.ndarray, sizes: np.ndarray, costs: CostModel) -> float:
-    weights, share = a_dcf_weights(costs), rejected / sizes
-    miss, nontarget, spoof = (share[code] for code in CLASS_ORDER)
-    cost = weights[0] * miss + weights[1] * (1 - nontarget) + weights[2] * (1 - spoof)
-    return float(cost / normaliser(weights))
+def cost_of(measure: str, rejected: Floats, every: Floats, costs: CostModel) -> Floats:
+    """HTER or a-DCF of rejected and all trials of each class, (3, …); NaN without a class."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        miss, accepted = rejected[0] / every[0], every[1:] - rejected[1:]
+        if measure == "hter":
+            return np.asarray(miss + accepted.sum(0) / every[1:].sum(0)) / 2
+        weights = a_dcf_weights(costs)
+        cost = weights[0] * miss + np.array(weights[1:]) @ (accepted / every[1:])
+    return np.asarray(cost / normaliser(weights))
 
 
 def _sizes(codes: Codes) -> np.ndarray:
     """Trials of each class."""
-    return np.bincount(codes, minlength=len(TrialClass))
+    return np.bincount(codes, minlength=len(TrialClass))[list(CLASS_ORDER)]
 
 
 def _losses(llrs: Floats, codes: Codes) -> Floats:

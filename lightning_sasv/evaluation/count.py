@@ -34,6 +34,7 @@ from lightning_sasv.metrics.functional.dcf import bayes_threshold
 from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, cautions, check_replicates
 from lightning_sasv.metrics.registry import Settings
 from lightning_sasv.places import COUNTS, is_counts, refuse
+from lightning_sasv.record import Trials
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.keys import Space
 from lightning_sasv.scores.layouts import LABELS
@@ -165,7 +166,7 @@ def _key_of_a_state(file: str, counts: Counts, given: Input) -> list[str]:
     """Compare a state with a key: trials that two shards share show in their number alone."""
     if given.key is None:
         return []
-    codes = [_codes(table) for table in key_parts(given.key, given.key_how)]
+    codes = [Trials(table).labels for table in key_parts(given.key, given.key_how)]
     found = np.bincount(np.concatenate(codes), minlength=len(TrialClass))
     known = {str(code): int(found[code]) for code in TrialClass}
     if known == counts.trials:
@@ -260,7 +261,7 @@ def count_file(
             for word, column in (("clusters", "speaker"), ("attacks", "attack"))
         }
         names |= columns
-        counts.add(_codes(table), **names)
+        counts.add(Trials(table).labels, **names)
         rows += len(table)
         if table.ids:
             ids = (ids + int(id_hashes(table, table.ids).sum(dtype=np.uint64))) % 2**64
@@ -284,11 +285,6 @@ def _cuts(settings: Settings) -> dict[str, list[float]]:
 
 def _nothing(_: int) -> None:
     """Nobody is told."""
-
-
-def _codes(table: ScoreTable) -> np.ndarray:
-    codes = table.frame["label"].to_physical().to_numpy().astype(np.int64)
-    return np.where(codes == len(TrialClass), int(TrialClass.TARGET), codes)
 
 
 def _columns(table: ScoreTable) -> dict[str, np.ndarray]:
@@ -325,7 +321,8 @@ class _Batches:
                         f"{table.where()}: no {lacking[0]} scores, which were counted; give the "
                         "files of the state"
                     )
-                yield {"labels": _codes(table), **{name: columns[name] for name in self._names}}
+                own = {name: columns[name] for name in self._names}
+                yield {"labels": Trials(table).labels, **own}
 
 
 def _draw(

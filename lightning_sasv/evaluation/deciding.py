@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lightning_sasv.fitted import FittedSystem
+    from lightning_sasv.fusion.base import Fusion
 
 Flags = NDArray[np.bool_]
 Outside = Callable[[Floats], Flags]
@@ -165,16 +166,22 @@ def decide(
     return decisions
 
 
+def preferred(systems: Mapping[str, Fusion], known: Sequence[str] = PREFERRED) -> str | None:
+    """The first known one of the systems that give LLRs, else the first of them, if there is."""
+    able = [name for name, system in systems.items() if system.gives_llrs]
+    return next((name for name in (*known, *able) if name in able), None)
+
+
 def choose_system(systems: Mapping[str, FittedSystem], name: str | None) -> str:
     """The system that decides: the named one, or the best known of those that give LLRs."""
-    able = [one for one, system in systems.items() if system.gives_llrs]
     if name is None:
-        if not able:
+        if (found := preferred(systems)) is None:
             raise InputError(f"none of the fitted systems ({', '.join(systems)}) gives LLRs")
-        return next((one for one in PREFERRED if one in able), able[0])
+        return found
     if name not in systems:
         raise InputError(f"--system: no fitted system {name!r}; there are {', '.join(systems)}")
-    if name not in able:
+    if not systems[name].gives_llrs:
+        able = [one for one, system in systems.items() if system.gives_llrs]
         raise InputError(
             f"--system: {name} fuses scores that are no log-likelihood ratios, so costs and priors "
             f"say nothing about its threshold; choose one of {', '.join(able) or 'none'}"
@@ -205,8 +212,7 @@ def decide_trials(
     import polars as pl
 
     chosen, given = choose_system(systems, name), table
-    table = of_network(given, chosen)
-    fused = _fused(table, systems[chosen])
+    table, fused = of_network(given, chosen), fused_by(chosen, systems[chosen], given)
     score, threshold = compared(fused, costs, policy)
     far = _far(table, systems[chosen], outside)
     unsure = _undecided(fused, costs, policy, score > threshold, far)
@@ -224,7 +230,7 @@ def decide_trials(
     results = {chosen: {policy: policy_result(fused, table, costs, policy, far)}}
     if compare:
         able = {n: s for n, s in systems.items() if s.gives_llrs and name in (None, n)}
-        all_fused = {n: _fused(of_network(given, n), s) for n, s in able.items()}
+        all_fused = {n: fused_by(n, s, given) for n, s in able.items()}
         results = {
             n: {policy: policy_result(one, table, costs, policy, far) for policy in POLICIES}
             for n, one in all_fused.items()
@@ -232,10 +238,10 @@ def decide_trials(
     return Decisions(chosen, policy, frame, results, systems[chosen].simulated)
 
 
-def _fused(table: ScoreTable, system: FittedSystem) -> FusedScores:
-    """LLRs and fused scores of a table."""
+def fused_by(name: str, system: FittedSystem, table: ScoreTable) -> FusedScores:
+    """LLRs and fused scores of a table, from a system's own network where it has one."""
     table.need(system.columns.names, "a decision")
-    fused = system(*matrices(table, system.columns.names))
+    fused = system(*matrices(of_network(table, name), system.columns.names))
     return FusedScores(*(np.asarray(column) for column in fused))
 
 

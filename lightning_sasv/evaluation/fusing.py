@@ -11,8 +11,7 @@ import numpy as np
 
 from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
-from lightning_sasv.evaluation.worth import choose_system, worth_of
-from lightning_sasv.files import ensure_directory, finite, write_json
+from lightning_sasv.evaluation.worth import worth_of
 from lightning_sasv.locks import lock
 from lightning_sasv.metrics.functional import Settings
 from lightning_sasv.metrics.intervals import check_replicates
@@ -21,16 +20,13 @@ from lightning_sasv.places import FUSED, check_folder
 from lightning_sasv.record import Origin, Trials
 from lightning_sasv.report.sections import WORTH_FILE
 from lightning_sasv.results import (
-    METRICS_FILE,
     PREFIX,
     fit_entry,
     origin_beside,
     scores_file,
     set_entries,
     thresholds_in,
-    write_metrics,
-    write_set,
-    write_systems,
+    write_folder,
 )
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.columns import PAIR, choose_alike, matrices, read_columns, score_names
@@ -143,16 +139,15 @@ def fuse(
             check_same(scores_file(Path(out), split), table, overwrite)
         if _same_trials(*tables):
             tell(["dev and eval are the same trials: numbers on eval are those of the fit"])
-        named = origin_beside(tables[1]) or Origin(tables[1].path.resolve().parent.name)
-        corpus = name or str(named.corpus)
+        known = name or origin_beside(tables[1]).corpus
+        corpus = str(known or tables[1].path.resolve().parent.name)
         step = begin("fitting on dev, fusing dev and eval", 2) if begin else lambda: None
         results = fuse_tables(tables[0], tables[1], wanted, corpus, settings, own)
         tell(failure_lines(results.failed))
         tell(warning_lines({name: one.warnings for name, one in results.systems.items()}))
         if worth:
-            chosen = choose_system(results.systems)
-            given = chosen, results.systems[chosen], dict(zip(SPLITS, tables, strict=True))
-            results = replace(results, worth=worth_of(*given, settings, replicates).as_dict())
+            given = results.systems, dict(zip(SPLITS, tables, strict=True))
+            results = replace(results, worth=worth_of(*given, settings, replicates))
         step()
         write_results(out, results)
         step()
@@ -202,8 +197,7 @@ def fuse_tables(
     except InputError as error:
         raise InputError(f"{dev.path}: {error}") from None
     origins = {
-        split: replace(origin_beside(table) or Origin(corpus), corpus=corpus)
-        for split, table in given.items()
+        split: replace(origin_beside(table), corpus=corpus) for split, table in given.items()
     }
     for system in systems.values():
         system.fitted_on = Trials(dev).block(origins["dev"])
@@ -252,17 +246,9 @@ def _same_trials(dev: ScoreTable, evaluation: ScoreTable) -> bool:
 
 def write_results(out: str | Path, results: FusedResults) -> Path:
     """Write a folder of results; fitted systems of an earlier run in the same folder go."""
-    folder = ensure_directory(out)
-    (folder / METRICS_FILE).unlink(missing_ok=True)  # what has none counts as unfinished
-    for split, table in results.tables.items():
-        write_set(folder, split, table)
-    write_systems(folder, results.systems, {"corpus": results.corpus}, only=True)
-    if results.worth is None:
-        (folder / WORTH_FILE).unlink(missing_ok=True)
-    else:
-        write_json(folder / WORTH_FILE, finite(results.worth))
-    write_metrics(folder / METRICS_FILE, results.metrics)
-    return folder
+    more = {WORTH_FILE: results.worth}
+    what = results.metrics, results.tables, results.systems, results.corpus
+    return write_folder(out, *what, more)
 
 
 def with_fused(table: ScoreTable, fused: Mapping[str, FusedScores]) -> ScoreTable:

@@ -108,7 +108,7 @@ class Results:
     @cached_property
     def _origin(self) -> Origin:
         """Where the scores come from, as far as their folder of results says it."""
-        return origin_beside(self.systems.table) or Origin(None)
+        return origin_beside(self.systems.table)
 
     @property
     def caption(self) -> str:
@@ -302,7 +302,7 @@ class Results:
         Raises:
             InputError: matplotlib is not installed, or something else is in the way.
         """
-        from lightning_sasv.report.drawing import check_files, draw_files
+        from lightning_sasv.report.drawing import check_figures, write_figures
         from lightning_sasv.report.figures import det_of
 
         curves = {name: self._det_curves(name) for name in self.metrics}
@@ -315,8 +315,8 @@ class Results:
         tasks = [task for task in WITH_CURVE if any(task in own for own in curves.values())]
         figure = replace(det_of(curves, tasks), data=data)
         origin = stamp("evaluate", "+".join(curves))
-        check_files(folder, [figure], origin, overwrite)
-        return draw_files(folder, [figure], self.title, origin)
+        check_figures(folder, [figure], origin, overwrite)
+        return write_figures(folder, [figure], self.title, origin)
 
     def _det_curves(self, name: str) -> dict[str, DET]:
         """DET curves of a system by task, wherever there is an EER."""

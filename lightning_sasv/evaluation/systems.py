@@ -15,6 +15,7 @@ from lightning_sasv.metrics.bootstrap import FACTORS, factors
 from lightning_sasv.metrics.functional import Settings, by_group
 from lightning_sasv.metrics.functional.dcf import macro_a_dcf
 from lightning_sasv.metrics.registry import Balance, explained_metrics
+from lightning_sasv.record import Trials
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.layouts import SCORES
@@ -219,16 +220,13 @@ def gather(
         notes += found.notes
     trials = joined[names[0]]
     trials.need(["label"], "a metric (or give --key)")
-    codes = trials.frame["label"].to_physical().to_numpy().astype(np.int64)
-    labels = np.where(codes == len(TrialClass), int(TrialClass.TARGET), codes)
     systems: dict[str, Columns] = {}
     for name, table in joined.items():
         systems |= _systems(name, table, len(joined) > 1)
     systems, dropped = _usable(systems, trials)
     notes += [note for table in joined.values() for note in _not_evaluated(table)]
-    return Systems(
-        trials, labels, _chosen(systems, only), (*notes, *dropped, *_pooled_subsets(trials))
-    )
+    notes += [*dropped, *_pooled_subsets(trials)]
+    return Systems(trials, Trials(trials).labels, _chosen(systems, only), tuple(notes))
 
 
 def _not_evaluated(table: ScoreTable) -> list[str]:

@@ -11,25 +11,21 @@ from lightning_sasv.console import Begin
 from lightning_sasv.errors import InputError
 from lightning_sasv.evaluation.audit import Audit
 from lightning_sasv.evaluation.budget import METHODS, SPEAKERS, TRIALS, label_budget
-from lightning_sasv.evaluation.deciding import PREFERRED
+from lightning_sasv.evaluation.deciding import preferred
 from lightning_sasv.evaluation.fusing import with_metrics
-from lightning_sasv.files import ensure_directory, finite, write_json, write_text
 from lightning_sasv.fitted import FittedSystem, read_fitted_systems
 from lightning_sasv.locks import lock
 from lightning_sasv.metrics.intervals import check_replicates
 from lightning_sasv.metrics.registry import Settings
-from lightning_sasv.metrics_file import Metrics, blocks
+from lightning_sasv.metrics_file import blocks
 from lightning_sasv.places import FUSED, check_folder, kind_of, refuse
-from lightning_sasv.record import Origin, settings_of
+from lightning_sasv.record import settings_of
 from lightning_sasv.report.sections import TRANSFER_FILE, csv_text
 from lightning_sasv.results import (
-    METRICS_FILE,
     metrics_beside,
     origin_beside,
     scores_file,
-    write_metrics,
-    write_set,
-    write_systems,
+    write_folder,
 )
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.columns import read_columns
@@ -142,7 +138,7 @@ def transfer(
         content |= {"system": chosen, "by": audit.conditions(chosen, by)}
         rows = label_budget(audit.target(chosen, anew), *numbers, draws, seed, begin)
         content["budget"] = [row._asdict() for row in rows]
-        _write(Path(out), audit, content)
+        _write(out, audit, content)
     return Transfer(content)
 
 
@@ -203,28 +199,17 @@ def _check_labels(table: ScoreTable) -> None:
 def _chosen(systems: Mapping[str, FittedSystem], name: str | None) -> str:
     if name is not None and name not in systems:
         raise InputError(f"--system: no system {name!r} to look at; there are {', '.join(systems)}")
-    able = [one for one, system in systems.items() if system.gives_llrs] or list(systems)
-    return name or next((one for one in PREFERRED if one in able), able[0])
+    return name or preferred(systems) or next(iter(systems))
 
 
-def _write(folder: Path, audit: Audit, content: dict[str, Any]) -> None:
+def _write(folder: str, audit: Audit, content: dict[str, Any]) -> None:
     """Write the folder of results with what was found."""
-    ensure_directory(folder)
-    (folder / METRICS_FILE).unlink(missing_ok=True)  # what has none counts as unfinished
+    pairs = zip(audit.tables.items(), (content["source"], content["target"]), strict=True)
     origins = {
-        split: replace(origin_beside(table) or Origin(corpus), corpus=corpus)
-        for (split, table), corpus in zip(
-            audit.tables.items(), (content["source"], content["target"]), strict=True
-        )
+        split: replace(origin_beside(table), corpus=corpus) for (split, table), corpus in pairs
     }
-    metrics: Metrics
     metrics, tables = with_metrics(
         audit.systems, audit.tables, audit.fused, origins, audit.settings
     )
-    for split, table in tables.items():
-        write_set(folder, split, table)
-    about = {"corpus": content["source"]}
-    write_systems(folder, audit.systems, about, only=True)
-    write_json(folder / TRANSFER_FILE, finite(content))
-    write_text(folder / "transfer.csv", csv_text(content))
-    write_metrics(folder / METRICS_FILE, metrics)
+    more = {TRANSFER_FILE: content, "transfer.csv": csv_text(content)}
+    write_folder(folder, metrics, tables, audit.systems, content["source"], more)

@@ -8,12 +8,12 @@ subsets of columns on the same drawn speakers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.evaluation.deciding import preferred
 from lightning_sasv.fusion.choice import folds_of
 from lightning_sasv.metrics.bootstrap import resample
 from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, Resampled
@@ -26,71 +26,39 @@ from lightning_sasv.trials import SPLITS, FusedScores
 if TYPE_CHECKING:
     from lightning_sasv.fusion import FusionSystem
 
-PREFERRED = ("Q3cv", "Q3", "M3")
+OF_MANY = ("Q3cv", "Q3", "M3")
 """Systems whose columns are looked at first, where several are fitted."""
 
 Values = dict[str, dict[str, Any]]
 """By metric: ``value``, and where a column is left out ``difference``, ``low``, ``high``, ``p``."""
 
 
-@dataclass(frozen=True)
-class Without:
-    """A system without one of its columns.
-
-    Attributes:
-        column: The column; empty where nothing is left out.
-        sets: What it has on held-out dev and on eval.
-    """
-
-    column: str
-    sets: dict[str, Values]
-
-
-@dataclass(frozen=True)
-class Worth:
-    """What each column is worth to a system.
-
-    Attributes:
-        system: Its name.
-        settings: What it was fitted with, choices by cross-validation included.
-        rows: The system with all columns, then without each.
-        remarks: What is to be said of it, in words.
-        replicates: Draws of the intervals; 0 where there are none.
-    """
-
-    system: str
-    settings: dict[str, Any]
-    rows: list[Without]
-    remarks: list[str] = field(default_factory=list)
-    replicates: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return asdict(self)
-
-
 def worth_of(
-    name: str,
-    system: FusionSystem,
+    systems: Mapping[str, FusionSystem],
     tables: Mapping[str, ScoreTable],
     settings: Settings,
     replicates: int = 1000,
-) -> Worth:
+) -> dict[str, Any]:
     """Leave out each column of a fitted system in turn.
 
     Args:
-        name: The name of the system.
-        system: The system, fitted to all columns of dev.
+        systems: Systems, fitted to all columns of dev; of those that give LLRs Q3cv, Q3 or M3 is
+            taken, else the first.
         tables: ``dev``, with labels and speakers, and ``eval``.
         settings: Costs and conventions of the metrics.
         replicates: Draws of the intervals.
 
+    Returns:
+        Content of ``worth.json``: name and settings of the system, choices by cross-validation
+        included; rows of the column that is left out, empty for none, and values by set; remarks.
+
     Raises:
-        InputError: It gives no LLRs, or dev has no speakers, or too few of them.
+        InputError: None gives LLRs, or dev has no speakers, or too few of them.
     """
-    if not system.gives_llrs:
-        raise InputError(f"--worth: {name} gives no LLRs; choose a system that does, as Q3")
-    columns, own = list(system.columns.names), fixed_settings(system)
+    name = preferred(systems, OF_MANY)
+    if name is None:
+        raise InputError("--worth: none of the systems gives LLRs; add one that does, as Q3")
+    columns, own = list(systems[name].columns.names), fixed_settings(systems[name])
     remarks, subsets = list[str](), {"": columns}
     for column in columns:
         rest = [other for other in columns if other != column]
@@ -99,19 +67,22 @@ def worth_of(
             remarks.append(f"{column} is the only {kind.upper()} score and cannot be left out")
             continue
         subsets[column] = rest
-    found: dict[str, dict[str, FusedScores]] = {split: {} for split in SPLITS}
-    for column, rest in subsets.items():
-        for split, fused in _scored(own, tables, rest).items():
-            found[split][column] = fused
-    rows = {column: Without(column, {}) for column in subsets}
-    drawn = {split: few_speakers(tables[split], split) for split in SPLITS}
-    remarks += [said for said in drawn.values() if said]
+    scored = {column: _scored(own, tables, rest) for column, rest in subsets.items()}
+    sets: dict[str, dict[str, Values]] = {column: {} for column in subsets}
+    few = {split: few_speakers(tables[split], split) for split in SPLITS}
+    remarks += [said for said in few.values() if said]
     for split in (split for split in SPLITS if "label" in tables[split]):
-        n = 0 if drawn[split] else replicates
-        for column, values in _compared(found[split], tables[split], settings, n).items():
-            rows[column].sets[split] = values
-    listed = list(rows.values())
-    return Worth(name, own, listed, [*remarks, *_called_out(listed)], replicates)
+        fused = {column: found[split] for column, found in scored.items()}
+        n = 0 if few[split] else replicates
+        for column, values in _compared(fused, tables[split], settings, n).items():
+            sets[column][split] = values
+    return {
+        "system": name,
+        "settings": own,
+        "rows": [{"column": column, "sets": found} for column, found in sets.items()],
+        "remarks": [*remarks, *_called_out(sets)],
+        "replicates": replicates,
+    }
 
 
 def fixed_settings(system: FusionSystem) -> dict[str, Any]:
@@ -204,16 +175,15 @@ def _entry(one: Resampled, whole: Resampled | None, column: str) -> dict[str, An
     return entry
 
 
-def _called_out(rows: Sequence[Without]) -> list[str]:
+def _called_out(sets: Mapping[str, Mapping[str, Values]]) -> list[str]:
     """Columns that help on dev and harm on eval, in words."""
     said = []
-    for row in rows:
-        sets = [row.sets.get(split, {}) for split in SPLITS]
-        for metric in OF_WORTH if row.column else ():
-            dev, other = (one.get(metric, {}) for one in sets)
+    for column, found in sets.items():
+        for metric in OF_WORTH:
+            dev, other = (found.get(split, {}).get(metric, {}) for split in SPLITS)
             if dev.get("difference", 0) > 0 > other.get("difference", 0):
                 said.append(
-                    f"{row.column} helps on dev and harms on eval: without it "
+                    f"{column} helps on dev and harms on eval: without it "
                     f"{METRICS[metric].spoken} rises on dev by {_gap(metric, dev)} and falls on "
                     f"eval by {_gap(metric, other)}"
                 )
@@ -229,16 +199,3 @@ def _gap(metric: str, entry: Mapping[str, Any]) -> str:
     low, high = (in_unit(entry[end], unit) for end in ("low", "high"))
     inside = "" if entry["p"] <= 0.05 else ", which includes 0"
     return f"{text} (95 % [{low:.4f}, {high:.4f}]{inside})"
-
-
-def choose_system(systems: Mapping[str, FusionSystem]) -> str:
-    """The system whose columns are looked at: Q3cv, Q3 or M3, else the first that gives LLRs.
-
-    Raises:
-        InputError: There is none that does.
-    """
-    able = [name for name, one in systems.items() if one.gives_llrs]
-    found = [name for name in (*PREFERRED, *able) if name in able]
-    if not found:
-        raise InputError("--worth: none of the systems gives LLRs; add one that does, as Q3")
-    return found[0]

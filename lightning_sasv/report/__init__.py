@@ -62,6 +62,7 @@ def write_report(
     """
     from lightning_sasv.files import write_text
     from lightning_sasv.metrics.intervals import check_replicates
+    from lightning_sasv.places import stamp
     from lightning_sasv.report.curves import Material
     from lightning_sasv.report.drawing import check_figures, require_matplotlib, write_figures
     from lightning_sasv.report.figures import describe
@@ -76,13 +77,15 @@ def write_report(
     if replicates:
         check_replicates(replicates)
     results = _read(folder, None if seed == "all" else seed, systems, allow_part)
+    origin = stamp("report", results.folder)
     pages = _pages(results, out, seed == "all", overwrite)
     material = Material.of(results, replicates, paper)
     described = describe(material)
     if figures is not None:
-        check_figures(figures, described, results, overwrite)
+        check_figures(figures, described, origin, overwrite)
     page = write_text(pages[results.source], render_page(material, described, pages))
-    files = [] if figures is None else write_figures(figures, described, results)
+    note = f"{results.about}, {results.split}"
+    files = [] if figures is None else write_figures(figures, described, note, origin)
     for own in [own for own in pages if own != results.source]:
         other = _read(folder, int(own.name.removeprefix("seed")), systems, allow_part)
         material = Material.of(other, replicates, paper)

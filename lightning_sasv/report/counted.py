@@ -27,7 +27,13 @@ from lightning_sasv.metrics.registry import DEFAULTS, METRICS, metrics_for
 from lightning_sasv.places import check_stamped, stamp
 from lightning_sasv.report.curves import DET_LIMITS, thinned
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, page_part
-from lightning_sasv.report.drawing import check_files, draw, draw_files, look, require_matplotlib
+from lightning_sasv.report.drawing import (
+    check_figures,
+    draw,
+    look,
+    require_matplotlib,
+    write_figures,
+)
 from lightning_sasv.report.figures import DET_TICKS, WORDS
 from lightning_sasv.report.formats import html_table
 from lightning_sasv.report.html import palette
@@ -54,10 +60,10 @@ def write_counted(
     check_stamped(page, origin, overwrite)
     described = [one for name in counts.columns if (one := det_bands(counts, name)) is not None]
     if figures is not None:
-        check_files(figures, described, origin, overwrite)
+        check_figures(figures, described, origin, overwrite)
     text = _page(Path(path), counts, described, replicates, origin)
     note = f"{Path(path).name}, {sum(counts.trials.values()):,} trials counted"
-    files = [] if figures is None else draw_files(figures, described, note, origin)
+    files = [] if figures is None else write_figures(figures, described, note, origin)
     return counts, write_text(page, text), files
 
 

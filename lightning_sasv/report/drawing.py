@@ -13,9 +13,8 @@ from scipy.special import ndtri
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path, ensure_directory, write_text
-from lightning_sasv.places import check_stamped, refuse, stamp
+from lightning_sasv.places import check_stamped, refuse
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared, styles
-from lightning_sasv.results import Results
 from lightning_sasv.terminal import clean
 
 if TYPE_CHECKING:
@@ -42,18 +41,20 @@ def require_matplotlib() -> None:
         ) from None
 
 
-def write_figures(folder: str | Path, figures: Sequence[Figure], results: Results) -> list[Path]:
-    """Write figures, each as PNG, PDF and SVG, with the corpus in their corner.
+def write_figures(
+    folder: str | Path, figures: Sequence[Figure], note: str, origin: str
+) -> list[Path]:
+    """Write figures, each as PNG, PDF and SVG.
+
+    Args:
+        folder: Where.
+        figures: Their descriptions.
+        note: What stands in their corner.
+        origin: Stamp of what they were made of.
 
     Raises:
         InputError: matplotlib is not installed, or the folder cannot be written to.
     """
-    note = f"{results.about}, {results.split}"
-    return draw_files(folder, figures, note, stamp("report", results.folder))
-
-
-def draw_files(folder: str | Path, figures: Sequence[Figure], note: str, origin: str) -> list[Path]:
-    """Write figures, with a note in their corner and a stamp of their origin inside."""
     require_matplotlib()
     folder, written = ensure_directory(folder), list[Path]()
     for figure in figures:
@@ -68,13 +69,6 @@ def draw_files(folder: str | Path, figures: Sequence[Figure], note: str, origin:
 
 
 def check_figures(
-    folder: str | Path, figures: Sequence[Figure], results: Results, overwrite: bool
-) -> None:
-    """Refuse to replace files that are not the figures of these results."""
-    check_files(folder, figures, stamp("report", results.folder), overwrite)
-
-
-def check_files(
     folder: str | Path, figures: Sequence[Figure], origin: str, overwrite: bool
 ) -> None:
     """Refuse to replace files that do not have a stamp."""

@@ -167,18 +167,8 @@ def band_at(band: Band, taus: Floats, rho: float) -> Floats:
     return np.array(found).T
 
 
-class _Row(NamedTuple):
-    """A row of the data of the figure."""
-
-    system: str
-    rho: str
-    tau: float
-    actual: float
-    minimum: float
-    dev: float
-    policy: float
-    low: float
-    high: float
+_COLUMNS = ("tau", "actual", "minimum", "dev", "policy", "low", "high")
+"""What the data of the figure say of a system at a spoof share."""
 
 
 def operating_points(material: Material) -> Figure:
@@ -187,20 +177,19 @@ def operating_points(material: Material) -> Figure:
     x, y = Axis(-6.4, 6.4, "τ = −log β̃"), Axis(0, 1.1, labels[1])
     panels, data = [], []
     for name in material.results.fused:
-        for rho, rows in _rows(material, name):
-            series = _series(np.array([row[2:] for row in rows]))
+        for rho, columns in _curves(material, name):
             only = "" if RHOS[rho] == RHO else "page"
             of = {"system": name, "rho": rho}
-            panels.append(Panel(x, y, series, name, of=of, only=only))
-            data += [row._asdict() for row in rows]
+            panels.append(Panel(x, y, _series(columns), name, of=of, only=only))
+            data += [of | dict(zip(_COLUMNS, row, strict=True)) for row in columns.T.tolist()]
     words = shared()["words"]["operating_points"]
     choices = {"rho": {rho: f"ρ̃ = {rho}" for rho in RHOS}}
     title = "Cost over operating points"
     return Figure("operating_points", title, panels, words, choices, labels=labels, data=data)
 
 
-def _rows(material: Material, name: str) -> Iterator[tuple[str, list[_Row]]]:
-    """The data of a system, by spoof share."""
+def _curves(material: Material, name: str) -> Iterator[tuple[str, Floats]]:
+    """The data of a system, (columns, operating points), by spoof share."""
     results = material.results
     scores, trials, dev = results.fused[name], results.scores, results.dev
     system, n = results.systems.get(name), 0 if results.parts else material.replicates
@@ -219,8 +208,7 @@ def _rows(material: Material, name: str) -> Iterator[tuple[str, list[_Row]]]:
         ends = (
             (none, none) if band is None or not material.is_llr(name) else band_at(band, TAUS, rho)
         )
-        columns = (TAUS, *found, policy, *ends)
-        yield key, [_Row(name, key, *values) for values in np.array(columns).T.tolist()]
+        yield key, np.array([TAUS, *found, policy, *ends])
 
 
 def _series(columns: Floats) -> list[Series]:
@@ -228,7 +216,7 @@ def _series(columns: Floats) -> list[Series]:
 
     Scores that are no LLRs have no actual cost.
     """
-    taus, actual, least, dev, policy, low, high = columns.T
+    taus, actual, least, dev, policy, low, high = columns
     hover = "τ {x:.2f}: actual {y:.3f}, minimum {least:.3f}"
     first = Series("line", "actual", taus, actual.clip(max=2), "actual", hover=hover)
     found = [Series("line", "best", taus, least, "minimum")]

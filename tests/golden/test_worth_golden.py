@@ -24,13 +24,13 @@ def test_each_column_left_out_in_turn(shared: Path) -> None:
     )
     asv, cm, _ = matrices(tables["dev"], names)
     system.fit(asv, cm, tables["dev"].labels(), columns=names)
-    found = worth_of("Q3", system, tables, Settings(), replicates=0)
-    assert [row.column for row in found.rows] == ["", *names]
-    for row in found.rows:
-        left = [name for name in names if name != row.column]
+    found = worth_of({"Q3": system}, tables, Settings(), replicates=0)
+    assert [row["column"] for row in found["rows"]] == ["", *names]
+    for row in found["rows"]:
+        left = [name for name in names if name != row["column"]]
         wanted = values[f"squares 0.0001: {','.join(left)}"]
         for split, key in (("dev", "dev_held_out"), ("eval", "eval")):
-            got = {metric: entry["value"] for metric, entry in row.sets[split].items()}
+            got = {metric: entry["value"] for metric, entry in row["sets"][split].items()}
             limits, own = golden["tolerance"], wanted[key]
             assert 100 * got["sasv_eer"] == pytest.approx(own["sasv_eer"], abs=limits["eer"])
             assert got["cllr"] == pytest.approx(own["cllr"], abs=limits["cllr"])

@@ -15,6 +15,7 @@ from lightning_sasv.frontends.lists import AudioFolder, Split
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.frontends.stores import extract_split
 from lightning_sasv.locks import lock
+from lightning_sasv.places import stamp
 from lightning_sasv.program import FROM_FILE
 from lightning_sasv.report.curves import Material
 from lightning_sasv.report.drawing import check_figures, write_figures
@@ -230,13 +231,12 @@ def test_figures_replace_those_of_the_same_folder_alone(scores: Path, attack: At
     fill(scores / "figures", {"det.png": "my drawing"})
     assert "det.png holds something else" in attack("report", "out", "--figures=figures")
     (scores / "figures" / "det.png").unlink()
-    results, others = read_results("out"), read_results("copy")
-    one = describe(Material.of(results))[:1]
-    assert len(write_figures("figures", one, results)) == 3
-    check_figures("figures", one, results, overwrite=False)
+    one = describe(Material.of(read_results("out")))[:1]
+    assert len(write_figures("figures", one, "a note", stamp("report", "out"))) == 3
+    check_figures("figures", one, stamp("report", "out"), overwrite=False)
     for path in (scores / "figures").iterdir():
         with pytest.raises(InputError, match="holds something else"):
-            check_figures("figures", one, others, overwrite=False)
+            check_figures("figures", one, stamp("report", "copy"), overwrite=False)
         path.unlink()
 
 
