@@ -42,7 +42,8 @@ from plain_aasist import PlainAASIST
 from torch import Tensor, nn
 
 from lightning_sasv.frontends import AASIST, ECAPA
-from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, as_batch, read_audio
+from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, read_audio
+from lightning_sasv.frontends.base import as_batch
 from lightning_sasv.frontends.lists import AudioFolder, Utterance
 from lightning_sasv.frontends.pipeline import Resources, embed_files
 

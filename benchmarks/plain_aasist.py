@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, max_pool2d, selu
 
-from lightning_sasv.frontends.aasist_encoder import band_pass_filters
+from lightning_sasv.frontends.aasist_layers import band_pass_filters
 
 
 class PlainBlock(nn.Module):

@@ -32,7 +32,7 @@ def simulate(**options: Any) -> None:
 @options_of("data.import_corpus", typed={"root": list[str]})
 def import_corpus(root: list[str], **options: Any) -> None:
     """Say what :func:`data.import_corpus` wrote, or what shards were joined to."""
-    from lightning_sasv.frontends.shards import are_shards, join_shards
+    from lightning_sasv.frontends.manifest import are_shards, join_shards
 
     if are_shards(root):
         for stem, number in join_shards(root, options["out"], options["overwrite"]).items():

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,9 +14,10 @@ from torch import Tensor, nn
 from lightning_sasv.deploy.before_fusion import Head
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError, RunError
+from lightning_sasv.frontends.graphs import OPSET, write_onnx
 from lightning_sasv.fusion.system import FusionSystem
 
-GRAPH, OPSET, TOLERANCE = "policy.onnx", 17, 1e-5
+GRAPH, TOLERANCE = "policy.onnx", 1e-5
 OUTPUTS = ("decision", "margin", "score", "asv_llr", "cm_llr")
 """``decision`` is 0 for reject, 1 for accept, 2 for unsure."""
 _EXAMPLE, _CHECKED = 2, 7
@@ -34,7 +34,6 @@ class _Policy(nn.Module):
         self.layers = [] if head is None else [torch.from_numpy(w).double() for w in head.weights]
         self.biases = [] if head is None else [torch.from_numpy(b).double() for b in head.biases]
         self.slope = 0.0 if head is None else head.negative_slope
-        self.eval()
 
     def forward(self, first: Tensor, embedding: Tensor | None = None) -> tuple[Tensor, ...]:
         scores = first.T.double()
@@ -81,7 +80,7 @@ def write_graph(folder: Path, scorer: Scorer, head: Head | None = None) -> dict[
         RunError: The graph says something else.
     """
     try:
-        import onnx
+        import onnx  # noqa: F401
         import onnxruntime
     except ImportError as error:
         raise InputError(
@@ -90,23 +89,13 @@ def write_graph(folder: Path, scorer: Scorer, head: Head | None = None) -> dict[
         ) from None
     head = head if scorer.system.columns.is_pair else None
     names = ("scores",) if head is None else ("asv", "embedding")
-    path, example = folder / GRAPH, _trials(scorer, head, _EXAMPLE)
-    exporter: Any = torch.onnx
+    path, exporter = folder / GRAPH, cast("Any", torch.onnx)
     for operator, written in _OPERATORS.items():
         exporter.register_custom_op_symbolic(operator, written, OPSET)
+    given = tuple(map(torch.from_numpy, _trials(scorer, head, _EXAMPLE)))
+    free = {name: {0: "trials"} for name in (*names, *OUTPUTS)}
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # constants of a fitted system are constants
-            torch.onnx.export(
-                _Policy(scorer, head),
-                tuple(map(torch.from_numpy, example)),
-                str(path),
-                dynamo=False,
-                opset_version=OPSET,
-                input_names=list(names),
-                output_names=list(OUTPUTS),
-                dynamic_axes={name: {0: "trials"} for name in (*names, *OUTPUTS)},
-            )
+        write_onnx(_Policy(scorer, head), given, path, names, OUTPUTS, free)
     except torch.onnx.errors.OnnxExporterError as error:
         said = " ".join(str(error).split())[:160]
         raise InputError(
@@ -116,11 +105,10 @@ def write_graph(folder: Path, scorer: Scorer, head: Head | None = None) -> dict[
     finally:
         for operator in _OPERATORS:
             exporter.unregister_custom_op_symbolic(operator, OPSET)
-    onnx.checker.check_model(str(path))
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    given = _trials(scorer, head, _CHECKED)
-    found = session.run(None, dict(zip(names, given, strict=True)))
-    worst = _difference(scorer, head, given, found)
+    checked = _trials(scorer, head, _CHECKED)
+    found = session.run(None, dict(zip(names, checked, strict=True)))
+    worst = _difference(scorer, head, checked, found)
     if not worst <= TOLERANCE:
         raise RunError(f"the graph differs from the scorer by {worst:.2g} on {_CHECKED} trials")
     return {"file": GRAPH, "inputs": list(names), "outputs": list(OUTPUTS), "difference": worst}

@@ -24,7 +24,7 @@ from lightning_sasv.deploy.dev import DEV, Reference
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.recordings import read_recording
+from lightning_sasv.frontends.audio import read_recording
 from lightning_sasv.fusion.zoo import of_network
 from lightning_sasv.trials import TrialClass
 
@@ -166,14 +166,14 @@ class Verifier:
         network = self._networks[kind]
         samples = getattr(network, "samples", None)
         with clock.step("reading"):
-            read = read_recording(source, network.sample_rate, samples, name)
+            waveform, note = read_recording(source, network.sample_rate, samples, name)
         with clock.step(f"{kind.upper()} front end"):
-            vector = np.asarray(network.embed([read.waveform])[0], np.float64)
+            vector = np.asarray(network.embed([waveform])[0], np.float64)
         if not np.isfinite(vector).all():
             raise InputError(
                 f"{name or 'a recording'}: the {kind.upper()} front end gave no numbers"
             )
-        return vector, read.note
+        return vector, note
 
     def enrol(
         self, recordings: Sequence[Source], names: Sequence[str] | None = None
@@ -303,7 +303,7 @@ def _why_scores(scorer: Scorer) -> str:
 
 
 def _graphs(folder: Path, described: Mapping[str, Any], threads: int) -> dict[str, Any]:
-    from lightning_sasv.frontends.runtime import GraphFrontEnd
+    from lightning_sasv.frontends.graphs import GraphFrontEnd
 
     return {kind: GraphFrontEnd(folder, kind, described[kind], threads) for kind in KINDS}
 

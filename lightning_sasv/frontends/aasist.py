@@ -18,17 +18,27 @@ from torch import Tensor, nn
 from torch.nn.functional import selu
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import sha256
-from lightning_sasv.frontends.aasist_encoder import BANDS, FilterBank, ResidualBlock, apply_norm
-from lightning_sasv.frontends.aasist_graph import (
+from lightning_sasv.frontends.aasist_layers import (
+    BANDS,
+    FilterBank,
     GraphAttention,
     GraphPooling,
     HeterogeneousAttention,
     Nodes,
+    ResidualBlock,
+    apply_norm,
 )
-from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms, as_batch
-from lightning_sasv.frontends.base import device_of, one_by_one
-from lightning_sasv.frontends.weights import State, load_by_name, read_state, torch_cache
+from lightning_sasv.frontends.audio import SAMPLES, Waveforms
+from lightning_sasv.frontends.base import (
+    Embedder,
+    State,
+    as_batch,
+    device_of,
+    load_weights,
+    one_by_one,
+    read_state,
+    torch_cache,
+)
 
 _NO_WEIGHTS = (
     "no AASIST weights: fetch them with `lightning download aasist-weights` (or from models/weights"
@@ -68,20 +78,16 @@ class AASISTOutput(NamedTuple):
     logits: Tensor
 
 
-class AASIST(nn.Module):
+class AASIST(Embedder):
     """The network; :meth:`from_checkpoint` makes one with the published weights.
 
     Args:
         sizes: Sizes of the layers.
     """
 
-    sample_rate = SAMPLE_RATE
-    samples = SAMPLES
-
     def __init__(self, sizes: AASISTSizes = VARIANTS["AASIST"]) -> None:
-        super().__init__()
-        self.weights: dict[str, str] | None = None
         first, second = sizes.graph_dims
+        super().__init__(5 * second, SAMPLES)
         last = sizes.channels[-1]
         self.filter_bank = FilterBank()
         self.first_bn = nn.BatchNorm2d(1)
@@ -100,7 +106,6 @@ class AASIST(nn.Module):
             for kind in "ST":
                 self.add_module(f"pool_h{kind}{branch}", GraphPooling(second, sizes.ratio))
             self.register_parameter(f"master{branch}", nn.Parameter(torch.zeros(1, 1, first)))
-        self.dim = 5 * second
         self.out_layer = nn.Linear(self.dim, 2)
 
     @classmethod
@@ -116,10 +121,7 @@ class AASIST(nn.Module):
             raise InputError(_NO_WEIGHTS.format(cache=cached.parent))
         path = Path(path) if path is not None else cached
         state = read_state(path)
-        model = cls(_sizes(state, path))
-        load_by_name(model, state, path)
-        model.weights = {path.name: sha256(path)}
-        return model.eval()
+        return load_weights(cls(_sizes(state, path)), state, path)
 
     @torch.inference_mode()
     def embed(self, waveforms: Waveforms) -> Tensor:

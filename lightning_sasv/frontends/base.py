@@ -1,18 +1,26 @@
-"""What a front end is: a network that turns waveforms into embeddings."""
+"""What a front end is: a network that turns waveforms into embeddings; its weights and batches."""
 
 from __future__ import annotations
 
+import hashlib
+import math
+import os
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.audio import SAMPLE_RATE, Waveforms, as_batch
-from lightning_sasv.frontends.weights import state_sha256
+from lightning_sasv.files import sha256
+from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms
+from lightning_sasv.tensor_files import read_tensor_file
+
+State = dict[str, Tensor]
+Model = TypeVar("Model", bound="Embedder")
 
 
 @runtime_checkable
@@ -137,3 +145,127 @@ def one_by_one(batch: Tensor) -> tuple[Tensor, ...]:
     slower; and no embedding depends on which recordings happened to be in its batch.
     """
     return torch.split(batch, 1) if batch.device.type == "cpu" else (batch,)
+
+
+def repeat_pad(waveform: Tensor, samples: int = SAMPLES) -> Tensor:
+    """Exactly ``samples`` samples: the first ones, or the recording repeated end to end.
+
+    Args:
+        waveform: (…, time), at least one sample.
+        samples: Length to make.
+    """
+    length = waveform.shape[-1]
+    if length == 0:
+        raise InputError("waveform holds no samples")
+    if length >= samples:
+        return waveform[..., :samples]
+    repeats = [1] * (waveform.ndim - 1) + [math.ceil(samples / length)]
+    return waveform.repeat(repeats)[..., :samples]
+
+
+def as_batch(waveforms: Waveforms, samples: int | None) -> list[Tensor]:
+    """Waveforms as (batch, time) tensors of equal length, in order; one tensor where possible.
+
+    Args:
+        waveforms: (batch, time), or a sequence of 1-D tensors or arrays of any lengths.
+        samples: Length to repeat or cut each to; ``None`` leaves the lengths alone, so that
+            recordings of different length come as batches of one.
+    """
+    rows = [torch.as_tensor(row) for row in waveforms]
+    if not rows:
+        raise InputError("waveforms: the batch is empty")
+    for number, row in enumerate(rows):
+        if row.ndim != 1 or not row.is_floating_point():
+            raise InputError(
+                f"waveforms: number {number} has shape {tuple(row.shape)} and type {row.dtype}; "
+                "expected one axis of floats"
+            )
+    if samples is not None:
+        rows = [repeat_pad(row, samples) for row in rows]
+    elif any(len(row) == 0 for row in rows):
+        raise InputError("waveforms: one of them holds no samples")
+    if len({len(row) for row in rows}) == 1:
+        return [torch.stack(rows)]
+    return [row[None] for row in rows]
+
+
+def state_sha256(module: nn.Module) -> str:
+    """SHA-256 of a module's state, for networks that do not say which file they came from."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def read_state(path: str | Path) -> State:
+    """State dict of a checkpoint, on the CPU; nothing in the file is executed.
+
+    Raises:
+        InputError: No such file, not a checkpoint, or one with other things than tensors.
+    """
+    content = read_tensor_file(path, "weights")
+    if not isinstance(content, Mapping) or not content:
+        raise InputError(f"{path} does not hold a state dict but a {type(content).__name__}")
+    for name, value in content.items():
+        if not isinstance(name, str) or not isinstance(value, Tensor):
+            raise InputError(f"{path}: entry {name!r} is not a tensor but {type(value).__name__}")
+    return dict(content)
+
+
+def load_weights(
+    model: Model, state: Mapping[str, Tensor], source: Path, network: nn.Module | None = None
+) -> Model:
+    """``model`` with the state of a checkpoint: the same names and shapes, all of them finite.
+
+    Args:
+        model: The front end.
+        state: Of :func:`read_state`.
+        source: The checkpoint.
+        network: The part of the front end that it is of; by default all of it.
+
+    Raises:
+        InputError: A name is missing or not wanted, a shape differs, or a value is not finite.
+    """
+    network = model if network is None else network
+    own = network.state_dict()
+    missing = [name for name in own if name not in state]
+    extra = [name for name in state if name not in own]
+    if missing or extra:
+        parts = [
+            f"{len(names)} {what}, first: {', '.join(names[:3])}"
+            for what, names in (("missing", missing), ("not known", extra))
+            if names
+        ]
+        raise InputError(f"{source} does not fit {type(network).__name__}: {'; '.join(parts)}")
+    for name, value in state.items():
+        if value.shape != own[name].shape:
+            raise InputError(
+                f"{source}: {name} has shape {tuple(value.shape)} where "
+                f"{tuple(own[name].shape)} was expected"
+            )
+        if value.is_floating_point() and not torch.isfinite(value).all():
+            raise InputError(f"{source}: {name} holds NaN or infinity")
+    network.load_state_dict(state)
+    model.weights = {source.name: sha256(source)}
+    return model.eval()
+
+
+def torch_cache() -> Path:
+    """Folder in which PyTorch keeps downloaded checkpoints (below ``$TORCH_HOME``)."""
+    return Path(torch.hub.get_dir()) / "checkpoints"
+
+
+def hub_cache() -> Path:
+    """Folder of the Hugging Face hub's cache, as its environment variables place it."""
+    if os.environ.get("HF_HUB_CACHE"):
+        return Path(os.environ["HF_HUB_CACHE"])
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "huggingface"
+    return Path(os.environ.get("HF_HOME", cache)) / "hub"
+
+
+def hub_snapshot(repository: str, filename: str) -> Path | None:
+    """Newest cached snapshot of a hub repository that holds ``filename``, without any download."""
+    folder = hub_cache() / f"models--{repository.replace('/', '--')}" / "snapshots"
+    found = [path for path in folder.glob("*") if (path / filename).is_file()]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)

@@ -83,9 +83,8 @@ def extract(
     """
     from lightning_sasv.files import ensure_directory
     from lightning_sasv.frontends.lists import AudioFolder, plan
-    from lightning_sasv.frontends.manifest import Manifest
+    from lightning_sasv.frontends.manifest import Manifest, Shard, take_shard
     from lightning_sasv.frontends.pipeline import Resources
-    from lightning_sasv.frontends.shards import Shard, take_shard
     from lightning_sasv.frontends.stores import extract_split
 
     part = None if shard is None else Shard.named(shard)

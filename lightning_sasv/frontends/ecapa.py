@@ -24,14 +24,13 @@ from typing import Any
 from torch import Tensor
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import sha256
 from lightning_sasv.frontends.audio import SAMPLES
-from lightning_sasv.frontends.base import Embedder
-from lightning_sasv.frontends.weights import (
+from lightning_sasv.frontends.base import (
+    Embedder,
     State,
     hub_cache,
     hub_snapshot,
-    load_by_name,
+    load_weights,
     read_state,
 )
 
@@ -85,9 +84,7 @@ class ECAPA(Embedder):
         path = _checkpoint_path(directory)
         state = read_state(path)
         model = cls(**_sizes(state, path), samples=samples)
-        load_by_name(model.network, state, path)
-        model.weights = {path.name: sha256(path)}
-        return model.eval()
+        return load_weights(model, state, path, model.network)
 
     def forward(self, waveforms: Tensor) -> Tensor:
         """Embeddings of waveforms of one length, (batch, time); features are always float32."""

@@ -17,10 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, pad
 
-from lightning_sasv.files import sha256
 from lightning_sasv.frontends.audio import SAMPLES
-from lightning_sasv.frontends.base import Embedder
-from lightning_sasv.frontends.weights import State, load_by_name, read_state
+from lightning_sasv.frontends.base import Embedder, State, load_weights, read_state
 
 _ENCODER, _LOSS = "speaker_encoder.", "speaker_loss."
 """Prefixes of training checkpoints: the network, and the classifier it was trained with."""
@@ -193,9 +191,7 @@ class ECAPAChallenge(Embedder):
         state = _network_state(read_state(path))
         first = state.get("conv1.weight")
         model = cls(1024 if first is None else first.shape[0], samples)
-        load_by_name(model, _with_features(model, state), path)
-        model.weights = {path.name: sha256(path)}
-        return model.eval()
+        return load_weights(model, _with_features(model, state), path)
 
     def forward(self, waveforms: Tensor) -> Tensor:
         """Embeddings of waveforms of one length, (batch, time)."""

@@ -22,8 +22,7 @@ from lightning_sasv.data.protocols import (
     read_enrolment,
 )
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.archives import PACKED, TAR, Member, members_of
-from lightning_sasv.frontends.audio import SUFFIXES
+from lightning_sasv.frontends.audio import PACKED, SUFFIXES, TAR, Member, members_of
 from lightning_sasv.scores import ScoreTable, read_table
 from lightning_sasv.scores.text import lines_of, load
 

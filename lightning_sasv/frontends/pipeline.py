@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.files import cores
-from lightning_sasv.frontends.archives import Member
-from lightning_sasv.frontends.audio import read_audio, require_soundfile
+from lightning_sasv.frontends.audio import Member, read_audio, require_soundfile
 from lightning_sasv.frontends.base import FrontEnd
 from lightning_sasv.frontends.lists import Utterance
 

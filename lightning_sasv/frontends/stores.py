@@ -20,9 +20,8 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_json, write_json
 from lightning_sasv.frontends.base import FrontEnd, describe
 from lightning_sasv.frontends.lists import AudioFolder, Lines, Split, Utterance
-from lightning_sasv.frontends.manifest import Manifest
+from lightning_sasv.frontends.manifest import Manifest, Shard
 from lightning_sasv.frontends.pipeline import Embedded, Find, Resources, embed_files
-from lightning_sasv.frontends.shards import Shard
 from lightning_sasv.locks import lock
 from lightning_sasv.places import refuse
 from lightning_sasv.signals import advise

@@ -16,7 +16,7 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.files import sha256
 from lightning_sasv.frontends import AASIST, FrontEnd
 from lightning_sasv.frontends.aasist import VARIANTS
-from lightning_sasv.frontends.aasist_encoder import (
+from lightning_sasv.frontends.aasist_layers import (
     FilterBank,
     ResidualBlock,
     band_pass_filters,

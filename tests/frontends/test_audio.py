@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.audio import as_batch, read_audio, repeat_pad, resample
+from lightning_sasv.frontends.audio import read_audio, resample
+from lightning_sasv.frontends.base import as_batch, repeat_pad
 
 
 def tone(rate: int, seconds: float = 0.5, frequency: float = 440.0) -> np.ndarray:
@@ -84,6 +86,28 @@ def cut_flac(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20_000])
 
 
+def write_noise(path: Path) -> bytes:
+    """Four seconds of noise, whose bytes are returned."""
+    noise = np.random.default_rng(0).normal(0, 0.1, 64_000)
+    opus = {"format": "OGG", "subtype": "OPUS"} if path.suffix == ".opus" else {}
+    soundfile.write(path, noise, 16_000, **opus)
+    return path.read_bytes()
+
+
+def cut(path: Path) -> None:
+    """Noise without its end; of what is left libsndfile says mostly that it is all there is."""
+    whole = write_noise(path)
+    path.write_bytes(whole[: 9 * len(whole) // 10])
+
+
+def endless_flac(path: Path) -> None:
+    """A stream whose header does not say how long it is."""
+    soundfile.write(path, tone(16_000), 16_000)
+    content = bytearray(path.read_bytes())
+    content[21:26] = bytes([content[21] & 0xF0]) + bytes(4)
+    path.write_bytes(content)
+
+
 def odd_rate(path: Path) -> None:
     """A sound file whose header says two thousand million samples a second."""
     soundfile.write(path, np.zeros(100), 16_000, subtype="PCM_16")
@@ -100,6 +124,13 @@ def odd_rate(path: Path) -> None:
         ("text.flac", lambda p: p.write_text("this is no audio\n" * 99), "cannot be read as audio"),
         ("empty.flac", lambda p: p.touch(), "cannot be read as audio"),
         ("cut.flac", cut_flac, "cut short|cannot be read as audio"),
+        ("cut.wav", cut, "cut short, its header says that more was to follow"),
+        ("cut.aiff", cut, "cut short, its header says that more was to follow"),
+        ("cut.au", cut, "cut short, its header says that more was to follow"),
+        ("cut.ogg", cut, "cut short, the page that ends it is missing"),
+        ("cut.opus", cut, "cut short, the page that ends it is missing"),
+        ("cut.mp3", cut, "cut short, "),
+        ("endless.flac", endless_flac, "does not say how long it is; save it as a whole file"),
         ("missing.flac", lambda p: None, "no such file"),
         ("folder.flac", lambda p: p.mkdir(), "no such file"),
         ("rate.wav", odd_rate, "damaged, its header says 2000000011 samples a second"),
@@ -113,6 +144,21 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, make: object, says: str)
         read_audio(tmp_path / name)
     assert name in str(found.value)
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["a.ogg", "a.opus"])
+def test_an_ogg_file_is_whole_with_its_last_page_alone(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    whole = write_noise(path)
+    assert len(read_audio(path)) == 64_000
+    pages = [match.start() for match in re.finditer(b"OggS", whole)]
+    for at in (*pages[-3:], pages[-1] + 20, pages[-1] + 27, len(whole) - 1):
+        path.write_bytes(whole[:at])
+        with pytest.raises(InputError, match="the page that ends it is missing"):
+            read_audio(path)
+        assert len(read_audio(path, samples=1_000)) == 1_000  # what is wanted is there
+    path.write_bytes(whole + b"TAG" + bytes(125))
+    assert len(read_audio(path)) == 64_000
 
 
 @settings(deadline=None, max_examples=50)

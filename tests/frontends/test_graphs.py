@@ -15,8 +15,7 @@ import torch
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import sha256
 from lightning_sasv.frontends import AASIST, ECAPA
-from lightning_sasv.frontends.graphs import export_front_end
-from lightning_sasv.frontends.runtime import Fbank, GraphFrontEnd
+from lightning_sasv.frontends.graphs import Fbank, GraphFrontEnd, export_front_end
 from tests.frontends.toys import Moments
 
 Made = tuple[Path, dict[str, dict[str, Any]]]
@@ -148,7 +147,7 @@ def test_graphs_run_without_torch(made: Made, shared: Path) -> None:
     path = next((shared / "data/mini_la/LA/ASVspoof2019_LA_dev/flac").glob("*.flac"))
     code = (
         "import json, sys\n"
-        "from lightning_sasv.frontends.runtime import GraphFrontEnd\n"
+        "from lightning_sasv.frontends.graphs import GraphFrontEnd\n"
         "from lightning_sasv.frontends.audio import read_audio\n"
         f"about = json.loads({json.dumps(json.dumps(made[1]))})\n"
         f"sound = read_audio({str(path)!r}, samples=64600)\n"

@@ -12,10 +12,9 @@ import torch
 from lightning_sasv import cli
 from lightning_sasv.data import EmbeddingStore, load_corpus
 from lightning_sasv.errors import InputError
-from lightning_sasv.frontends.archives import Member, members_of
-from lightning_sasv.frontends.audio import read_audio
+from lightning_sasv.frontends.audio import Member, members_of, read_audio
 from lightning_sasv.frontends.lists import AudioFolder, corpus_splits
-from lightning_sasv.frontends.shards import Shard
+from lightning_sasv.frontends.manifest import Shard
 from tests.frontends.toys import write_corpus, write_tone
 from tests.helpers import failure_of
 

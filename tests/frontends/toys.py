@@ -11,7 +11,8 @@ import soundfile
 import torch
 from torch import Tensor
 
-from lightning_sasv.frontends.audio import Waveforms, as_batch
+from lightning_sasv.frontends.audio import Waveforms
+from lightning_sasv.frontends.base import as_batch
 from lightning_sasv.frontends.lists import Utterance
 from lightning_sasv.frontends.pipeline import Resources
 

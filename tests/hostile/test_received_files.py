@@ -27,11 +27,9 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.experiment.search import open_study, suggest
 from lightning_sasv.files import read_json, read_yaml, sha256
 from lightning_sasv.fitted import read_fitted
-from lightning_sasv.frontends.archives import members_of
-from lightning_sasv.frontends.audio import read_audio
+from lightning_sasv.frontends.audio import members_of, read_audio, read_recording
+from lightning_sasv.frontends.graphs import Fbank, GraphFrontEnd
 from lightning_sasv.frontends.manifest import FORMAT, MANIFEST
-from lightning_sasv.frontends.recordings import read_recording
-from lightning_sasv.frontends.runtime import Fbank, GraphFrontEnd
 from lightning_sasv.fusion import build_system
 from lightning_sasv.locks import lock
 from lightning_sasv.places import LOCK

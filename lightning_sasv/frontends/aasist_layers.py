@@ -1,15 +1,18 @@
-"""AASIST's filter bank and residual encoder, at inference.
+"""AASIST's layers, at inference: filter bank, residual encoder, graph attention and pooling.
 
 The first layers are wide (32 channels × 24 × 21,490 values a recording, 66 MB), so that a plain
 implementation spends most of its time moving them through memory. Here every layer works on
 pieces of the time axis that stay in the cache, with the channels innermost, with batch
 normalisation folded into the convolution before it, and in place where possible.
+
+Node sets of the graph layers are (batch, nodes, features) throughout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -163,3 +166,108 @@ class ResidualBlock(nn.Module):
             return max_pool2d(y, (1, POOL))
 
         return in_pieces(layer, x, self.conv1.out_channels)
+
+
+def _pairs(x: Tensor) -> Tensor:
+    """Element-wise products of every two nodes, (batch, nodes, nodes, features)."""
+    return x[:, :, None] * x[:, None]
+
+
+class _Attention(nn.Module):
+    """What both kinds of attention have.
+
+    Args:
+        inputs: Features of a node.
+        outputs: Features of a node afterwards.
+        temperature: Divides the attention's logits.
+    """
+
+    def __init__(self, inputs: int, outputs: int, temperature: float) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.att_proj = nn.Linear(inputs, outputs)
+        self.proj_with_att = nn.Linear(inputs, outputs)
+        self.proj_without_att = nn.Linear(inputs, outputs)
+        self.bn = nn.BatchNorm1d(outputs)
+
+
+class GraphAttention(_Attention):
+    """Attention over all pairs of nodes."""
+
+    def __init__(self, inputs: int, outputs: int, temperature: float) -> None:
+        super().__init__(inputs, outputs, temperature)
+        self.att_weight = nn.Parameter(torch.zeros(outputs, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """New nodes; each is attended to with weights that sum to one."""
+        logits = torch.tanh(self.att_proj(_pairs(x))) @ self.att_weight / self.temperature
+        attention = torch.softmax(logits, dim=-2).squeeze(-1)
+        y = self.proj_with_att(attention @ x) + self.proj_without_att(x)
+        return selu(apply_norm(self.bn, y), inplace=True)
+
+
+class GraphPooling(nn.Module):
+    """Keeps the nodes of the highest scores, weighted by their scores and in their order.
+
+    Args:
+        inputs: Features of a node.
+        ratio: Share of the nodes that is kept, at least one.
+    """
+
+    def __init__(self, inputs: int, ratio: float) -> None:
+        super().__init__()
+        self.ratio = ratio
+        self.proj = nn.Linear(inputs, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The kept nodes."""
+        score = torch.sigmoid(self.proj(x))  # (batch, nodes, 1)
+        kept = score.topk(max(int(x.shape[1] * self.ratio), 1), dim=1).indices
+        return (x * score).gather(1, kept.expand(-1, -1, x.shape[2]))
+
+
+class Nodes(NamedTuple):
+    """Temporal and spectral nodes and the master node that connects them."""
+
+    temporal: Tensor
+    spectral: Tensor
+    master: Tensor
+
+
+class HeterogeneousAttention(_Attention):
+    """Attention over temporal and spectral nodes together, and between them and the master node."""
+
+    def __init__(self, inputs: int, outputs: int, temperature: float) -> None:
+        super().__init__(inputs, outputs, temperature)
+        self.proj_type1 = nn.Linear(inputs, inputs)
+        self.proj_type2 = nn.Linear(inputs, inputs)
+        self.att_projM = nn.Linear(inputs, outputs)
+        self.att_weight11 = nn.Parameter(torch.zeros(outputs, 1))
+        self.att_weight22 = nn.Parameter(torch.zeros(outputs, 1))
+        self.att_weight12 = nn.Parameter(torch.zeros(outputs, 1))
+        self.att_weightM = nn.Parameter(torch.zeros(outputs, 1))
+        self.proj_with_attM = nn.Linear(inputs, outputs)
+        self.proj_without_attM = nn.Linear(inputs, outputs)
+
+    def _pair_weights(self, temporal: int, spectral: int) -> Tensor:
+        """Vector that each pair of nodes is scored with, (nodes, nodes, features)."""
+        kinds = torch.stack([self.att_weight11, self.att_weight12, self.att_weight22])[..., 0]
+        is_spectral = torch.arange(temporal + spectral, device=kinds.device) >= temporal
+        kind = is_spectral[:, None].long() + is_spectral[None]
+        return kinds[kind]
+
+    def forward(self, nodes: Nodes) -> Nodes:
+        """New nodes of each kind and a new master node."""
+        temporal, spectral = nodes.temporal.shape[1], nodes.spectral.shape[1]
+        x = torch.cat([self.proj_type1(nodes.temporal), self.proj_type2(nodes.spectral)], dim=1)
+        weights = self._pair_weights(temporal, spectral)
+        logits = (torch.tanh(self.att_proj(_pairs(x))) * weights).sum(-1) / self.temperature
+        y = self.proj_with_att(torch.softmax(logits, dim=-1) @ x)
+        return self._finish(x, y + self.proj_without_att(x), nodes.master, temporal)
+
+    def _finish(self, x: Tensor, y: Tensor, master: Tensor, temporal: int) -> Nodes:
+        logits = torch.tanh(self.att_projM(x * master)) @ self.att_weightM / self.temperature
+        attention = torch.softmax(logits, dim=1).transpose(1, 2)  # (batch, 1, nodes)
+        master = self.proj_with_attM(attention @ x) + self.proj_without_attM(master)
+        y = selu(apply_norm(self.bn, y), inplace=True)
+        return Nodes(y[:, :temporal], y[:, temporal:], master)
