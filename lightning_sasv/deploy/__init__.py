@@ -14,8 +14,7 @@ from lightning_sasv.deploy.decision import DecisionRule, Verdict, choose_rule
 from lightning_sasv.deploy.scorer import Scorer
 
 if TYPE_CHECKING:
-    from lightning_sasv.deploy.drift_verdict import Drift
-    from lightning_sasv.deploy.drifting import drift
+    from lightning_sasv.deploy.drifting import Drift, drift
     from lightning_sasv.deploy.exporting import export
     from lightning_sasv.deploy.verifier import Verified, Verifier
     from lightning_sasv.deploy.verifying import enrol, verify
@@ -29,10 +28,9 @@ __all__ += ["Verified", "Verifier", "enrol", "verify"]
 __getattr__ = lazy(
     __name__,
     {
-        "drift_verdict": ["Drift"],
         "exporting": ["export"],
         "verifier": ["Verified", "Verifier"],
         "verifying": ["enrol", "verify"],
-        "drifting": ["drift"],
+        "drifting": ["Drift", "drift"],
     },
 )

@@ -26,18 +26,8 @@ from lightning_sasv.deploy.dev import DEV, Reference, choose_level, read_measure
 from lightning_sasv.deploy.dev import describe as describe_unsure
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import (
-    atomic_folder,
-    inside,
-    read_json,
-    sha256,
-    write_json,
-)
-from lightning_sasv.fitted import (
-    frozen,
-    read_fitted,
-    save_system,
-)
+from lightning_sasv.files import atomic_folder, inside, read_json, sha256, write_json
+from lightning_sasv.fitted import frozen, read_fitted, save_system
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.settings import PARTS
 from lightning_sasv.places import BUNDLE, kind_of

@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lightning_sasv.decisions import as_cost_model
-from lightning_sasv.deploy.card_figures import attack_bars, score_plane
-from lightning_sasv.deploy.card_tables import by_attack, measured_on, percent, said_of
+from lightning_sasv.deploy.card_measured import (
+    attack_bars,
+    by_attack,
+    measured_on,
+    percent,
+    said_of,
+    score_plane,
+)
 from lightning_sasv.deploy.dev import no_verdict
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.files import write_text

@@ -200,18 +200,19 @@ def _read_set(system: FittedSystem, path: Path) -> Scores:
 
 def _read_columns(columns: Columns, name: str, path: Path) -> Scores:
     """The same by the names of columns and system; speakers are those of the enrolled models."""
-    scores = _as_written(columns, name, path)
+    from lightning_sasv.scores import read_scores
+
+    pair = columns.is_pair
+    scores = read_scores(path).of_system(name) if pair else _read_named(columns, name, path)
     if scores.speaker is None:
         return scores
     return replace(scores, speaker=np.array(claimed_speakers(scores.speaker.astype(str).tolist())))
 
 
-def _as_written(columns: Columns, name: str, path: Path) -> Scores:
-    from lightning_sasv.scores import read_scores, read_table
+def _read_named(columns: Columns, name: str, path: Path) -> Scores:
+    """Scores of several columns, as they are written."""
+    from lightning_sasv.scores import read_table
 
-    if columns.is_pair:
-        scores = read_scores(path)
-        return scores.of_system(name)
     table = read_table(path)
     table.need([*columns.names, "label"], "this system")
     named = {one: as_finite(table.numbers(one), f"{path}: {one}") for one in columns.names}

@@ -225,19 +225,14 @@ class Verifier:
             asv = _cosine(model, speaker)
             cm = float(self._head.score(spoof))
             said = self.scorer(asv, cm)
-            reason = said.reason
+            found = said.as_json(reason=True)
         return Verified(
-            said.decision,
-            asv,
-            cm,
-            said.score,
-            said.asv_llr,
-            said.cm_llr,
-            said.margin,
-            reason,
-            clock.seconds,
-            (note,) if note else (),
-            None if said.outside is None else bool(said.outside),
+            **found,
+            asv_score=asv,
+            cm_score=cm,
+            seconds=clock.seconds,
+            notes=(note,) if note else (),
+            outside=None if said.outside is None else bool(said.outside),
         )
 
     def decide(

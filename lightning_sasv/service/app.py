@@ -252,30 +252,15 @@ def _add_recordings(
         found = await loop.run_in_executor(pool, decide, enrol, name, probe[0])
         return Response(json.dumps(finite(found)), media_type="application/json")
 
-    described = {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["probe"],
-                        "properties": {
-                            "probe": {"type": "string", "format": "binary"},
-                            "enrol": {
-                                "type": "array",
-                                "items": {"type": "string", "format": "binary"},
-                            },
-                            "name": {
-                                "type": "string",
-                                "description": "a speaker whom `lightning enrol` kept",
-                            },
-                        },
-                    }
-                }
-            },
-        }
+    recording = {"type": "string", "format": "binary"}
+    fields = {
+        "probe": recording,
+        "enrol": {"type": "array", "items": recording},
+        "name": {"type": "string", "description": "a speaker whom `lightning enrol` kept"},
     }
+    form = {"type": "object", "required": ["probe"], "properties": fields}
+    content = {"multipart/form-data": {"schema": form}}
+    described = {"requestBody": {"required": True, "content": content}}
     app.post("/verify", response_model=Heard, openapi_extra=described)(verify)
 
 

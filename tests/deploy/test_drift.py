@@ -13,7 +13,7 @@ from lightning_sasv.cli import main
 from lightning_sasv.decisions import PRESETS
 from lightning_sasv.deploy import Scorer, choose_rule, write_bundle
 from lightning_sasv.deploy.dev import Reference, numbered
-from lightning_sasv.deploy.drift_verdict import (
+from lightning_sasv.deploy.drifting import (
     PRIORS,
     SCORES,
     TOO_LITTLE,
@@ -22,8 +22,9 @@ from lightning_sasv.deploy.drift_verdict import (
     Estimate,
     Shift,
     judge,
+    measure,
+    outside,
 )
-from lightning_sasv.deploy.drifting import measure, outside
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSystem, fit_systems
 from lightning_sasv.metrics.drift import (
@@ -220,7 +221,7 @@ def found_with(**changes: object) -> Drift:
 
 
 def shift(**changes: float | None) -> dict[str, Shift]:
-    return {**found_with().scores, "cm": Shift(0.05, 0.4, 0.8, 0.1)._replace(**changes)}
+    return {**found_with().scores, "cm": replace(Shift(0.05, 0.4, 0.8, 0.1), **changes)}
 
 
 MOVED = {"target": Estimate(0.84, 0.8, 0.9), "nontarget": Estimate(0.1, 0.05, 0.2)}

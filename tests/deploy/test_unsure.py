@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 
 from lightning_sasv.decisions import PRESETS, CostModel, empirical_cost
 from lightning_sasv.deploy import Scorer, choose_rule, load, write_bundle
-from lightning_sasv.deploy.card_figures import WIDTH, attack_bars
-from lightning_sasv.deploy.card_tables import REPLICATES, Attack, measured_on
+from lightning_sasv.deploy.card_measured import (
+    REPLICATES,
+    WIDTH,
+    Attack,
+    attack_bars,
+    measured_on,
+)
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSystem
 from lightning_sasv.fusion.conformal import Measured, measure
