@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -18,6 +19,26 @@ class RunError(RuntimeError):
 
     The command line prints the message alone and exits with code 1.
     """
+
+
+@contextmanager
+def importing(use: str, extra: str) -> Iterator[None]:
+    """Say of a package that cannot be imported what it is for, and which extra of ours has it.
+
+    Example:
+        >>> with importing("sheep are counted with no_such_package", "sheep"):
+        ...     import no_such_package
+        Traceback (most recent call last):
+        lightning_sasv.errors.InputError: sheep are counted with no_such_package, which cannot be \
+imported (No module named 'no_such_package'); install it with: pip install 'lightning-sasv[sheep]'
+    """
+    try:
+        yield
+    except (ImportError, OSError) as error:
+        raise InputError(
+            f"{use}, which cannot be imported ({error}); install it with: "
+            f"pip install 'lightning-sasv[{extra}]'"
+        ) from None
 
 
 def meant(word: str, known: Iterable[str]) -> str:

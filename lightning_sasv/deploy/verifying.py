@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -84,42 +84,43 @@ def verify(
         raise InputError("give recordings of the speaker with --enrol, or a --name, not both")
     if list is None and not (enrol or name):
         raise InputError("whose voice? give recordings with --enrol, or a --name")
-    rows = [] if list is None else _read_list(list, bool(enrol or name))
+    rows = [] if list is None else _read_list(list, (name or "") if enrol or name else None)
     if list is not None and Path(out).exists() and not overwrite:
         refuse(out, "something already")
     verifier = Verifier(bundle, cm, asv, fingerprint)
-    models = _Models(verifier, SpeakerModels(speakers), enrol, name)
+    given = verifier.enrol(enrol) if enrol else None
+    _, notes, seconds = given or (None, [], {})
+
+    @cache
+    def model_of(speaker: str) -> np.ndarray:
+        """The model that was given, for whomever; else the one that is kept."""
+        if given is not None:
+            return given[0]
+        return SpeakerModels(speakers).read(speaker, verifier.front_ends["asv"])
+
     without = no_verdict(verifier.scorer.metadata)
     simulated = [SIMULATED] if verifier.scorer.system.simulated else []
-    tell([*simulated, *models.notes, *([without] if without else [])])
+    tell([*simulated, *notes, *([without] if without else [])])
     if probe is not None:
-        return verifier.verify(models[name], probe).after((), models.seconds)
-    return _verify_list(verifier, models, rows, Path(out), begin)
+        return verifier.verify(model_of(name or ""), probe).after((), seconds)
+    advance = begin("verify", len(rows)) if begin else (lambda: None)
+    verdicts = _verdicts(verifier, model_of, rows, advance)
+    return VerifiedList([*verdicts], Path(out)).write()
 
 
-class _Models:
-    """Models of speakers: the one given for all, or by name, each read once."""
-
-    def __init__(
-        self,
-        verifier: Verifier,
-        kept: SpeakerModels,
-        recordings: list[str] | None,
-        name: str | None,
-    ) -> None:
-        self._verifier, self._kept, self.notes = verifier, kept, list[str]()
-        self._known: dict[str | None, np.ndarray] = {}
-        self.seconds: dict[str, float] = {}
-        if recordings:
-            self._known[None], self.notes, self.seconds = verifier.enrol(recordings)
-        self.default = name
-
-    def __getitem__(self, name: str | None) -> np.ndarray:
-        name = name or self.default
-        if name not in self._known:
-            about = self._verifier.front_ends["asv"]
-            self._known[name] = self._kept.read(str(name), about)
-        return self._known[name]
+def _verdicts(
+    verifier: Verifier,
+    model_of: Callable[[str], np.ndarray],
+    rows: list[tuple[str, str]],
+    advance: Callable[..., object],
+) -> Iterator[tuple[str, str, Verified | str]]:
+    """What is said of each probe, or why nothing is: that does not stop the others."""
+    for speaker, probe in rows:
+        try:
+            yield speaker, probe, verifier.verify(model_of(speaker), probe)
+        except InputError as error:
+            yield speaker, probe, str(error)
+        advance()
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class VerifiedList:
 
     Attributes:
         rows: Speaker, probe, and the verdict or why there is none.
-        out: The file that was written.
+        out: The file that they are written to.
     """
 
     rows: list[tuple[str, str, Verified | str]]
@@ -150,51 +151,33 @@ class VerifiedList:
             else:
                 yield said | dict.fromkeys(COLUMNS[2:]) | {"decision": FAILED, "reason": found}
 
+    def write(self) -> VerifiedList:
+        """Write the file, whole or not at all."""
+        with atomic_path(self.out) as part, part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.cells())
+        return self
 
-def _read_list(path: str, one_speaker: bool) -> list[tuple[str | None, str]]:
-    """Name and probe of each line; a line is a probe where one speaker is meant by all."""
-    rows: list[tuple[str | None, str]] = []
+
+def _read_list(path: str, speaker: str | None) -> list[tuple[str, str]]:
+    """Speaker and probe of each line; a line is a probe where one speaker is meant by all."""
+    rows: list[tuple[str, str]] = []
     for number, line in enumerate(read_text(path, "list").splitlines(), start=1):
-        words = [line.strip()] if one_speaker else line.split(maxsplit=1)
+        words = line.split(maxsplit=1) if speaker is None else [speaker, line.strip()]
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if not one_speaker and len(words) < 2:
+        if len(words) < 2:
             raise InputError(
                 f"{path}, line {number}: {line[:100]!r} names no speaker; give the speaker of all "
                 "with --enrol or --name, or write NAME PROBE in each line"
             )
         beside = Path(path).parent / words[-1]
         probe = str(beside) if beside.is_file() else words[-1].strip()
-        rows.append((None if one_speaker else words[0], probe))
+        rows.append((words[0], probe))
     if not rows:
         raise InputError(f"{path} lists no probes")
     return rows
-
-
-def _verify_list(
-    verifier: Verifier,
-    models: _Models,
-    rows: list[tuple[str | None, str]],
-    out: Path,
-    begin: Callable[..., Callable[..., object]] | None,
-) -> VerifiedList:
-    """Decide on each probe; one that cannot be used does not stop the others."""
-    advance = begin("verify", len(rows)) if begin else (lambda: None)
-    found: list[tuple[str, str, Verified | str]] = []
-    for name, probe in rows:
-        said: Verified | str
-        try:
-            said = verifier.verify(models[name], probe)
-        except InputError as error:
-            said = str(error)
-        found.append((name or models.default or "", probe, said))
-        advance()
-    result = VerifiedList(found, out)
-    with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(result.cells())
-    return result
 
 
 def enrol(

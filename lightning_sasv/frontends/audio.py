@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, importing
 from lightning_sasv.files import is_file
 from lightning_sasv.limits import AUDIO_SAMPLES
 
@@ -142,13 +142,8 @@ def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
 
 def require_soundfile() -> ModuleType:
     """The library that reads audio, or an error that says how to install it."""
-    try:
+    with importing("audio is read with soundfile", "audio"):
         import soundfile
-    except (ImportError, OSError) as error:
-        raise InputError(
-            f"audio is read with soundfile, which cannot be imported ({error}); "
-            "install it with: pip install 'lightning-sasv[audio]'"
-        ) from None
     return soundfile
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, importing
 from lightning_sasv.frontends.audio import SAMPLES
 from lightning_sasv.frontends.base import (
     Embedder,
@@ -167,15 +167,9 @@ def import_speechbrain(module: str) -> ModuleType:
     Raises:
         InputError: SpeechBrain or torchaudio is not installed.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import_torchaudio()
-            found = importlib.import_module(f"speechbrain.{module}")
-            _forget_lazy_modules()
-            return found
-    except ImportError as error:
-        raise InputError(
-            f"ECAPA-TDNN needs SpeechBrain, which cannot be imported ({error}); "
-            "install it with: pip install 'lightning-sasv[audio]'"
-        ) from None
+    with importing("ECAPA-TDNN needs SpeechBrain", "audio"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import_torchaudio()
+        found = importlib.import_module(f"speechbrain.{module}")
+        _forget_lazy_modules()
+    return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, importing
 from lightning_sasv.files import inside, read_arrays, sha256, write_arrays
 from lightning_sasv.frontends.audio import RATES, SAMPLES
 
@@ -152,13 +152,8 @@ def _session(path: Path, threads: int) -> Any:
     content = path.read_bytes()
     if _ELSEWHERE in content:
         raise InputError(f"{path} is refused: it has parts in other files")
-    try:
+    with importing("graphs are run by onnxruntime", "onnx"):
         import onnxruntime
-    except (ImportError, OSError) as error:
-        raise InputError(
-            f"graphs are run by onnxruntime, which cannot be imported ({error}); install it with: "
-            "pip install 'lightning-sasv[onnx]'"
-        ) from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4  # what is wrong is said here
@@ -231,13 +226,8 @@ def _write(
         def forward(self, values: Tensor) -> Tensor:
             return function(values)
 
-    try:
+    with importing("graphs are written with onnx", "onnx"):
         import onnx  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"graphs are written with onnx, which cannot be imported ({error}); install it with: "
-            "pip install 'lightning-sasv[onnx]'"
-        ) from None
     free = {"values": axes, "embedding": {0: "batch"}}
     write_onnx(Graph(), (example,), path, ["values"], ["embedding"], free)
 
