@@ -15,6 +15,7 @@ import numpy as np
 
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_arrays, read_yaml, sha256, write_arrays
+from lightning_sasv.numerics import double, namespace
 
 HEAD, FRONT_ENDS = "head.safetensors", "frontends"
 KINDS = ("asv", "cm")
@@ -52,18 +53,21 @@ class Head:
         """Size of the embeddings that it takes."""
         return int(self.weights[0].shape[0])
 
-    def score(self, embedding: np.ndarray) -> np.ndarray:
-        """CM score logit(bona fide) − logit(spoof) of embeddings (…, dim).
+    def score(self, embedding: Any) -> Any:
+        """CM score logit(bona fide) − logit(spoof) of embeddings (…, dim), arrays or tensors.
 
         In float64, so that the order of a sum, which every processor chooses for itself, does not
         show in a score.
         """
-        x = np.asarray(embedding, np.float64)
-        for weight, bias in zip(self.weights, self.biases, strict=False):
-            x = x @ weight.astype(np.float64) + bias
-            x = np.where(x > 0, x, self.negative_slope * x)
-        logits = x @ self.weights[-1].astype(np.float64)
-        return np.asarray(logits[..., 1] - logits[..., 0])
+        x, use = double(embedding), namespace(embedding)
+        weights, biases = (
+            [double(use.asarray(w)) for w in ws] for ws in (self.weights, self.biases)
+        )
+        for weight, bias in zip(weights, biases, strict=False):
+            x = x @ weight + bias
+            x = use.where(x > 0, x, self.negative_slope * x)  # not LeakyReLU: float32 in ONNX
+        logits = x @ weights[-1]
+        return logits[..., 1] - logits[..., 0]
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any], negative_slope: float) -> Head | None:

@@ -31,14 +31,12 @@ class _Policy(nn.Module):
         self.scorer = scorer
         self.system = FusionSystem(**scorer.system.config)
         self.system.store(scorer.system.arrays())
-        self.layers = [] if head is None else [torch.from_numpy(w).double() for w in head.weights]
-        self.biases = [] if head is None else [torch.from_numpy(b).double() for b in head.biases]
-        self.slope = 0.0 if head is None else head.negative_slope
+        self.head = head
 
     def forward(self, first: Tensor, embedding: Tensor | None = None) -> tuple[Tensor, ...]:
         scores = first.T.double()
-        if embedding is not None:
-            scores = torch.stack([first.double(), self._cm(embedding.double())])
+        if self.head is not None:
+            scores = torch.stack([first.double(), self.head.score(embedding)])
         state = dict(self.system.named_buffers())
         own = self.system.sides(state, scores, self.scorer.system.columns)
         numbers = self.scorer.numbers(*own, self.scorer.bounds)
@@ -51,14 +49,6 @@ class _Policy(nn.Module):
             outside = self.scorer.measured.outside(judged, self.scorer.level)
             decision = torch.where(outside & (decision == 1), 2, decision)
         return decision, margin, score, asv, cm
-
-    def _cm(self, values: Tensor) -> Tensor:
-        for weight, bias in zip(self.layers, self.biases, strict=False):
-            values = values @ weight + bias
-            # not LeakyRelu, whose slope ONNX keeps in float32
-            values = torch.where(values > 0, values, self.slope * values)
-        spoof, bonafide = (values @ self.layers[-1]).unbind(-1)
-        return bonafide - spoof
 
 
 def write_graph(folder: Path, scorer: Scorer, head: Head | None = None) -> dict[str, Any]:

@@ -32,10 +32,7 @@ from lightning_sasv.frontends.audio import SAMPLES, Waveforms
 from lightning_sasv.frontends.base import (
     Embedder,
     State,
-    as_batch,
-    device_of,
     load_weights,
-    one_by_one,
     read_state,
     torch_cache,
 )
@@ -124,24 +121,13 @@ class AASIST(Embedder):
         return load_weights(cls(_sizes(state, path)), state, path)
 
     @torch.inference_mode()
-    def embed(self, waveforms: Waveforms) -> Tensor:
-        """Embeddings (batch, 160) of 16 kHz waveforms, each repeated or cut to 64,600 samples."""
-        return self.classify(waveforms).embedding
-
-    @torch.inference_mode()
     def classify(self, waveforms: Waveforms) -> AASISTOutput:
-        """Embeddings and logits of 16 kHz waveforms of any lengths."""
-        device, dtype = device_of(self)
-        (batch,) = as_batch(waveforms, SAMPLES)
-        return self(batch.to(device, dtype))
-
-    def forward(self, waveforms: Tensor) -> AASISTOutput:
-        """Embeddings and logits of waveforms (batch, 64,600)."""
-        embedding = torch.cat([self.embed_whole(part) for part in one_by_one(waveforms)])
+        """Embeddings and logits of 16 kHz waveforms, each repeated or cut to 64,600 samples."""
+        embedding = self.embed(waveforms)
         return AASISTOutput(embedding, self.out_layer(embedding))
 
-    def embed_whole(self, waveforms: Tensor) -> Tensor:
-        """Embeddings of waveforms (batch, 64,600) that are worked on together."""
+    def forward(self, waveforms: Tensor) -> Tensor:
+        """Embeddings of waveforms (batch, 64,600)."""
         return self._embed(self.encode(waveforms))
 
     def encode(self, waveforms: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,6 +179,7 @@ def export_front_end(front_end: FrontEnd, folder: str | Path, kind: str) -> dict
         InputError: Another class of front end, or a package is missing.
     """
     import torch
+    from torch import nn
 
     from lightning_sasv.frontends.aasist import AASIST
     from lightning_sasv.frontends.aasist_layers import in_one_piece
@@ -187,49 +188,29 @@ def export_front_end(front_end: FrontEnd, folder: str | Path, kind: str) -> dict
 
     folder = Path(folder)
     files = [folder / name for name in file_names(kind)]
+    module: nn.Module
     if isinstance(front_end, AASIST):
-        files, example = files[:1], torch.zeros(1, SAMPLES)
-        with in_one_piece():
-            _write(front_end, front_end.embed_whole, example, files[0], {0: "batch"})
+        files, module, axes = files[:1], front_end, {0: "batch"}
+        example = torch.zeros(1, SAMPLES)
     elif isinstance(front_end, ECAPA):
         example = torch.zeros(1, 404, front_end.features.compute_fbanks.n_mels)
-        network, axes = front_end.network, {0: "batch", 1: "frames"}
-        _write(network, lambda bands: network(bands).squeeze(1), example, files[0], axes)
+        module, axes = nn.Sequential(front_end.network, nn.Flatten()), {0: "batch", 1: "frames"}
         _write_features(front_end, files[1])
     else:
         raise InputError(
             f"{type(front_end).__name__} cannot be written as a graph: only AASIST and ECAPA can; "
             "export without --with-front-ends, and give the network's weights to `verify`"
         )
+    with importing("graphs are written with onnx", "onnx"):
+        import onnx  # noqa: F401
+    with in_one_piece():
+        free = {"values": axes, "embedding": {0: "batch"}}
+        write_onnx(module, (example,), files[0], ["values"], ["embedding"], free)
     about = describe(front_end) | {"runtime": "onnx", "opset": OPSET}
     unknown = "not known: these are not the published weights"
     found = {LICENCES.get(digest, unknown) for digest in about["weights_sha256"].values()}
     licence = ", ".join(sorted(found)) or unknown
     return about | {"licence": licence, "files": {one.name: sha256(one) for one in files}}
-
-
-def _write(
-    module: nn.Module,
-    function: Callable[[Tensor], Tensor],
-    example: Tensor,
-    path: Path,
-    axes: dict[int, str],
-) -> None:
-    """Write a function of one tensor, computed by a module, whose named axes are free."""
-    from torch import nn
-
-    class Graph(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = module
-
-        def forward(self, values: Tensor) -> Tensor:
-            return function(values)
-
-    with importing("graphs are written with onnx", "onnx"):
-        import onnx  # noqa: F401
-    free = {"values": axes, "embedding": {0: "batch"}}
-    write_onnx(Graph(), (example,), path, ["values"], ["embedding"], free)
 
 
 def write_onnx(
