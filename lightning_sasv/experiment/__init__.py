@@ -209,7 +209,8 @@ def table(
     folder, wanted, numbers = Path(out), read_systems(systems), parse_seeds(seeds)
     # a mistake before anything is trained
     replicates, stack = _replicates(replicates, len(wanted)), _stack(seeds_per_job)
-    recipe = Recipe(_settings(model, one_network), asdict(data), asdict(trainer), threads)
+    shared = {"objective": "cm"} if one_network else {}
+    recipe = Recipe(asdict(model) | shared, asdict(data), asdict(trainer), threads)
     if check:
         return _checked(recipe, _usable(recipe, wanted), numbers, folder, overwrite)
     files = [folder / f"seed{seed}" / METRICS_FILE for seed in numbers]
@@ -230,15 +231,14 @@ def table(
         from lightning_sasv.report.table1 import order_checks
         from lightning_sasv.report.table1_text import write_table
 
-        found = [read_metrics(file) for file in files]
-        failed = failures(job)
+        found, failed = [read_metrics(file) for file in files], failures(job)
         names = [name for name in wanted if name not in failed]
         link_scores(folder, numbers)
         draws = [draw_seed(file.parent, names, replicates) for file in files] if replicates else []
         shown = write_table(folder, found, names, draws, paper, failure_lines(failed))
     whole = twin_words(found[0]) == ["simulated, scale 1"] and trainer.max_epochs >= 10
-    told = order_checks(shown.rows) if whole else [], shown.warnings, shown.pairs
-    return TableResults(folder, shown.rows, shown.remarks, *told)
+    checks = order_checks(shown.rows) if whole else []
+    return TableResults(folder, shown.rows, shown.remarks, checks, shown.warnings, shown.pairs)
 
 
 def _checked(
@@ -257,11 +257,6 @@ def _checked(
         f"corpus {corpus.name}: {corpus.sizes}",
     ]
     return TableResults(folder, [], said, [])
-
-
-def _settings(model: ModelSettings, one_network: bool) -> dict[str, Any]:
-    """Settings of the networks; one for all is trained for the CM label."""
-    return asdict(model) | ({"objective": "cm"} if one_network else {})
 
 
 def _usable(recipe: Recipe, systems: dict[str, Any]) -> dict[str, Any]:

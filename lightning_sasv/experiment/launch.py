@@ -84,42 +84,35 @@ def launch(
 
     if launcher == "here":
         return run_job(job, overwrite, processes, workers)
-    folder = _fresh(job.out / "jobs")
-    executor = _executor(launcher, folder, options or {}, job.recipe.threads)
-    with _leaving_nothing(job.out):
+    folder, options = _fresh(job.out / "jobs"), options or {}
+    executor = _executor(launcher, folder, options, job.recipe.threads)
+    jobs: list[Waited] = []
+    with _leaving_nothing(job.out, jobs):
         _, key, missing = begin(job, overwrite)  # a mistake is reported before any submission
         parts = [replace(part, progress=False) for part in split_job(job)]
         wanted = [part for part in parts if set(part.seeds) & set(missing)]
-        _run(executor, launcher, wanted, folder, options or {})
+        if launcher == "slurm" and wanted:
+            executor.update_parameters(**slurm.memory(options))
+        named = given(options, "name", "job_name") is not None
+        with _cancelling(jobs, launcher), safe_path():
+            for part in wanted:
+                name = {} if named else {"name": slurm.job_name(part.out, part.seeds)}
+                executor.update_parameters(**name)
+                with held():  # until it is known whom to cancel
+                    jobs.append(Waited(_submit(executor, part, launcher), part.seeds))
+                jobs[-1].tell("submitted")
+            _wait(jobs, launcher, folder)
     return key
 
 
-def _run(
-    executor: Any, launcher: str, parts: Sequence[Job], folder: Path, options: LauncherOptions
-) -> None:
-    """Submit jobs and wait for them."""
-    if launcher == "slurm" and parts:
-        executor.update_parameters(**slurm.memory(options))
-    named = given(options, "name", "job_name") is not None
-    jobs: list[Waited] = []
-    with _cancelling(jobs, launcher), safe_path():
-        for part in parts:
-            name = {} if named else {"name": slurm.job_name(part.out, part.seeds)}
-            executor.update_parameters(**name)
-            with held():  # until it is known whom to cancel
-                jobs.append(Waited(_submit(executor, part, launcher), part.seeds))
-            jobs[-1].tell("submitted")
-        _wait(jobs, launcher, folder)
-
-
 @contextmanager
-def _leaving_nothing(out: Path) -> Iterator[None]:
-    """Where no job was submitted, leave the folder as it was."""
+def _leaving_nothing(out: Path, jobs: Sequence[Waited]) -> Iterator[None]:
+    """Where no job could be submitted, leave the folder as it was."""
     before = set(out.iterdir()) if out.is_dir() else set()
     try:
         yield
-    except _SubmitError as error:
-        for path in set() if error.running else set(out.iterdir()) - before:
+    except _SubmitError:
+        for path in set() if jobs else set(out.iterdir()) - before:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise
 
@@ -136,7 +129,6 @@ def _cancelling(jobs: Sequence[Waited], launcher: str) -> Iterator[None]:
             kept = "what is finished is kept: the same command goes on"
             raise KeyboardInterrupt(f"{said}, {kept}" if said else kept) from None
         if isinstance(error, _SubmitError):
-            error.running = bool(jobs)
             error.args = ("; ".join(filter(None, (str(error), said))),)
         raise
 
@@ -154,9 +146,6 @@ def _cancel(jobs: Sequence[Waited], launcher: str) -> str:
 
 class _SubmitError(RunError):
     """The cluster does not take a job."""
-
-    running = False
-    """Whether others were submitted before it."""
 
 
 def _submit(executor: Any, job: Job, launcher: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
@@ -19,7 +18,7 @@ from lightning_sasv.errors import InputError, RunError
 from lightning_sasv.experiment.recipe import digest
 from lightning_sasv.experiment.sweep_file import Sweep, expand, read_sweep
 from lightning_sasv.experiment.workers import run_child
-from lightning_sasv.files import ensure_directory, read_json, read_text, write_json
+from lightning_sasv.files import ensure_directory, read_json, read_text, sha256, write_json
 from lightning_sasv.program import WRITTEN, handed_on, shipped_configs, with_shipped
 from lightning_sasv.results import METRICS_FILE
 from lightning_sasv.signals import advise
@@ -85,7 +84,7 @@ def note_of(sweep: Sweep, words: Sequence[str], folder: Path) -> Path:
     values = [word.partition("=")[2] if word[:1] == "-" else word for word in with_shipped(words)]
     named = [folder / value for value in values if value.endswith((".yaml", ".yml"))]
     files = [shipped_configs()["base"], *(path for path in named if path.is_file())]
-    content = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    content = [sha256(path) for path in files]
     key = digest([list(words), content, __version__, os.environ.get("SASV2022_ROOT")])
     return folder / NOTES / re.sub(r"[^\w-]", "_", sweep.name) / f"{key}.json"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
 from torch import Tensor, nn
 
+from lightning_sasv.checks import positive
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSettings, FusionSystem, build_system
@@ -26,6 +27,19 @@ class StaysHere(nn.ModuleDict):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> StaysHere:
         return self
+
+
+def _check_numbers(settings: Mapping[str, Any]) -> None:
+    """Refuse numbers with which nothing can be trained."""
+    positive("model.lr", settings["lr"])
+    for name in ("weight_decay", "lr_decay"):
+        if not 0 <= settings[name] < math.inf:
+            raise InputError(f"model.{name} must be finite and not negative, got {settings[name]}")
+    weights, widths = list(settings["class_weights"] or ()), list(settings["hidden_dims"])
+    if not all(0 < one < math.inf for one in weights):
+        raise InputError(f"model.class_weights must be positive and finite, got {weights}")
+    if min(widths, default=1) < 1:
+        raise InputError(f"model.hidden_dims must be at least 1, got {widths}")
 
 
 class SASVModule(Scored):
@@ -93,15 +107,7 @@ class SASVModule(Scored):
         if isinstance(head, str):  # equal texts are one object in every process, and so the bytes
             head = sys.intern(head)  # of a checkpoint are equal
         self.save_hyperparameters()
-        if not (lr > 0 and weight_decay >= 0 and min(class_weights or (1.0,)) > 0):
-            raise InputError(
-                "model.lr and model.class_weights must be positive and model.weight_decay not "
-                f"negative; got {lr}, {list(class_weights or ())} and {weight_decay}"
-            )
-        if not 0 <= lr_decay < math.inf:
-            raise InputError(f"model.lr_decay must not be negative, got {lr_decay}")
-        if min(hidden_dims, default=1) < 1:
-            raise InputError(f"model.hidden_dims must be at least 1, got {list(hidden_dims)}")
+        _check_numbers(self.hparams)
         self.lr, self.weight_decay, self.lr_decay = lr, weight_decay, lr_decay
         self.seeds = tuple(seeds)
         self.names, rule = self._choose(head, objective, systems)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Self, cast
@@ -52,10 +53,13 @@ class Head(nn.Module):
         super().__init__()
         if min((cm_dim, asv_dim, *hidden_dims)) < 1:
             raise InputError(
-                f"widths of a head must be at least 1, got {cm_dim} and {list(hidden_dims)}"
+                f"widths of a head must be at least 1, got {cm_dim} (CM), {asv_dim} (ASV) and "
+                f"{list(hidden_dims)}"
             )
         if not 0 <= dropout < 1:
             raise InputError(f"model.dropout must lie in [0, 1), got {dropout}")
+        if not math.isfinite(negative_slope):
+            raise InputError(f"model.negative_slope must be finite, got {negative_slope}")
         self.cm_dim, self.asv_dim, self.hidden_dims = cm_dim, asv_dim, tuple(hidden_dims)
         self.negative_slope, self.dropout, self.logits = negative_slope, dropout, logits
         self.seeds = tuple(seeds)

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.loaders import IGNORE, TrainBlocks
+from lightning_sasv.errors import InputError
 from lightning_sasv.metrics.functional import eer
 from lightning_sasv.models import SASVModule
 from tests.helpers import best_checkpoint, quiet_trainer, shared_data
@@ -160,6 +161,23 @@ def test_logged_values(twin: Corpus, tmp_path: Path) -> None:
     rate = eer(fused[dev.label == 1], fused[dev.label != 1]).value
     assert float(logged["val/sasv_eer"]) == pytest.approx(rate, abs=1e-7)
     assert float(logged["val/B1/sasv_eer"]) == pytest.approx(rate, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"lr": float("inf")}, r"model\.lr must be positive and finite, got inf"),
+        ({"weight_decay": float("nan")}, r"model\.weight_decay must be finite and not negative"),
+        ({"lr_decay": -1.0}, r"model\.lr_decay must be finite and not negative, got -1"),
+        ({"class_weights": (0.9, float("nan"))}, r"class_weights .*finite, got \[0\.9, nan\]"),
+        ({"negative_slope": float("nan")}, r"model\.negative_slope must be finite, got nan"),
+        ({"in_dim": 0}, r"at least 1, got 0 \(CM\), 192 \(ASV\)"),
+        ({"head": "film", "systems": ("F3",), "asv_dim": 0}, r"160 \(CM\), 0 \(ASV\)"),
+    ],
+)
+def test_numbers_with_which_nothing_can_be_trained(settings: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        SASVModule(**settings)
 
 
 def test_wrong_embedding_size_is_named(twin: Corpus, tmp_path: Path) -> None:
