@@ -250,8 +250,17 @@ def stacked(tables: Sequence[ScoreTable]) -> ScoreTable:
     common = [c for c in tables[0].frame.columns if all(c in table for table in tables)]
     ends = np.cumsum([len(table) for table in tables])
 
-    def line(row: int) -> int:
+    def place(row: int) -> tuple[ScoreTable, int]:
         at = int(np.searchsorted(ends, row, side="right"))
-        return tables[at].line(row - int(ends[at]) + len(tables[at]))
+        return tables[at], row - int(ends[at]) + len(tables[at])
 
-    return replace(tables[0], frame=pl.concat([t.frame.select(common) for t in tables]), line=line)
+    def line(row: int) -> int:
+        table, own = place(row)
+        return table.line(own)
+
+    def where(row: int) -> str:
+        table, own = place(row)
+        return table.where(own)
+
+    frame = pl.concat([table.frame.select(common) for table in tables])
+    return replace(tables[0], frame=frame, line=line, joined={"": where})

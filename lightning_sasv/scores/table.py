@@ -38,7 +38,8 @@ class ScoreTable:
         layout: Name of its layout.
         line: The line in the file of a row.
         guessed: Whether the layout was recognised rather than named.
-        joined: File and line of a row in columns that were joined from another file.
+        joined: File and line of a row in columns that were joined from another file; without a
+            name in all others, where rows are of several files.
         by_row: Whether rows are trials, whatever names they carry.
         unpaired: Whether it is of trials with an ASV score and of others with a CM score; where a
             trial has none, it is NaN.
@@ -125,8 +126,9 @@ class ScoreTable:
 
     def where(self, row: int | None = None, column: str = "") -> str:
         """File and line of a row (in a column), of the first line without one."""
-        if row is not None and column in self.joined:
-            return self.joined[column](row)
+        place = self.joined.get(column) or self.joined.get("")
+        if row is not None and place is not None:
+            return place(row)
         return f"{self.path}, line {1 if row is None else self.line(row)}"
 
     def need(self, columns: Sequence[str], what: str) -> None:

@@ -174,8 +174,8 @@ def _mended(path: Path, content: bytes) -> bytes:
 
 def lines_of(path: Path, source: Path | bytes, before: int = 0) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, without their ends, each with its number, after some others."""
-    stream = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    with stream:
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        stream = file if isinstance(source, bytes) else unpacked(source, file)
         lines = iter(lambda: stream.readline(LINE_BYTES.now + 1), b"")
         for number, raw in enumerate(lines, before + 1):
             LINE_BYTES.check(f"{path}, line {number}", len(raw))

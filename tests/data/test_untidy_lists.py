@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -176,7 +177,8 @@ def test_headings_of_a_manifest_count_and_not_their_order(
     rows = [dict(list((a | b).items())[::order]) for a, b in zip(OWN, heard, strict=True)]
     path = tmp_path / f"manifest.dev.{kind}"
     if kind == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path = path.with_suffix(".jsonl.gz")
+        path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
     else:
         frame = pl.DataFrame(rows)
         frame.write_parquet(path) if kind == "parquet" else frame.write_csv(path)
@@ -190,9 +192,15 @@ def test_headings_of_a_manifest_count_and_not_their_order(
 
 
 def test_utterances_that_enrol_in_the_place_of_a_model(tmp_path: Path) -> None:
-    path = tmp_path / "manifest.dev.csv"
-    path.write_text("utterance,enrolment,label\nu1,e1,target\nu2,e1,nontarget\nu3,e3,spoof\n")
-    assert read_trials(path, "csv").enrolment() == {"e1": ["e1"], "e3": ["e3"]}
+    rows = [("u1", "e1", "target"), ("u2", "e1", "nontarget"), ("u3", "e3", "spoof")]
+    names = ("utterance", "enrolment", "label")
+    objects = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    lists = {"csv": ["# made today", *map(",".join, [names, *rows])], "json-lines": objects}
+    for layout, written in lists.items():
+        text, path = "\n".join(written) + "\n", tmp_path / layout
+        for content in (text.encode(), gzip.compress(text.encode())):
+            path.write_bytes(content)
+            assert read_trials(path, layout).enrolment() == {"e1": ["e1"], "e3": ["e3"]}
 
 
 SIX = "ref_speaker\tref_utts\ttest_speaker\ttest_utt\tlabel\tnum_ref\n"
