@@ -224,9 +224,7 @@ def test_ratios_of_r_by_class(tmp_path: Path) -> None:
     assert any("it may be a likelihood ratio: --log asv" in line for line in said)
     with (tmp_path / "nontarget").open("a") as file:
         file.write('"no","-1"\n')
-    with pytest.raises(
-        InputError, match=r"nontarget, line 32: asv_score is -1\.0; --log asv"
-    ):
+    with pytest.raises(InputError, match=r"nontarget, line 32: asv_score is -1\.0; --log asv"):
         evaluation.evaluate(files, ci="none", log="asv")
     swapped = files[0].replace("nontarget=", "bonafide=")
     with pytest.raises(InputError, match=r"nontarget, line 2: label 'bonafide' beside 'target'"):
