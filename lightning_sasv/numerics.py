@@ -118,6 +118,36 @@ def interpolate(values: Any, knots: Any, heights: Any) -> Any:
     return heights[upper - 1] + share * (heights[upper] - heights[upper - 1])
 
 
+def log_loss(margin: Floats) -> tuple[Floats, Floats]:
+    """``−log σ(m)`` and ``σ(−m)``, of which the latter is minus the slope of the former."""
+    small = np.exp(-np.abs(margin))
+    loss = np.maximum(-margin, 0.0) + np.log1p(small)
+    return loss, np.where(margin >= 0, small, 1.0) / (1 + small)
+
+
+def weighted_log_loss(
+    features: Floats, weight: Floats, ridge: Floats, offset: Floats | float = 0.0
+) -> Objective:
+    """``Σ_i w_i log(1 + e^(−m_i)) + ½ Σ_j r_j θ_j²`` with the margins ``m = offset + θ·features``.
+
+    Args:
+        features: Features (p, n) of trials, negated for the negatives.
+        weight: Weight w of each trial, (n,).
+        ridge: Strength r of the ridge on each parameter, (p,).
+        offset: Margins at θ = 0.
+    """
+
+    def objective(parameters: Floats) -> tuple[float, Floats, Floats]:
+        losses, error = log_loss(offset + parameters @ features)
+        weighted = weight * error
+        value = 0.5 * (ridge @ parameters**2) + weight @ losses
+        gradient = ridge * parameters - features @ weighted
+        hessian = (features * (weighted - weighted * error)) @ features.T + np.diag(ridge)
+        return float(value), gradient, hessian
+
+    return objective
+
+
 def minimise(
     objective: Objective, start: Floats, max_iterations: int = 300, decrement: float = _DECREMENT
 ) -> Floats:

@@ -26,7 +26,7 @@ from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.console import Begin
 from lightning_sasv.decisions import CostModel
 from lightning_sasv.errors import InputError
-from lightning_sasv.metrics.functional.cllr import negative_loss, positive_loss
+from lightning_sasv.metrics.functional.cllr import negative_loss
 from lightning_sasv.metrics.functional.dcf import (
     a_dcf_weights,
     bayes_threshold,
@@ -36,7 +36,7 @@ from lightning_sasv.metrics.functional.dcf import (
 )
 from lightning_sasv.metrics.functional.eer import threshold_of
 from lightning_sasv.metrics.functional.points import Detection, Steps
-from lightning_sasv.numerics import minimise
+from lightning_sasv.numerics import minimise, weighted_log_loss
 from lightning_sasv.trials import CLASS_ORDER, TrialClass
 
 METHODS = ("threshold", "shift", "scale", "fusion")
@@ -229,19 +229,9 @@ def affine(score: Floats, codes: Codes, *, scale: bool) -> tuple[float, float]:
     sign = np.where(codes == TrialClass.TARGET, 1.0, -1.0)
     weight = np.where(sign > 0, 0.5 / (sign > 0).sum(), 0.5 / (sign < 0).sum())
     signed = np.stack([sign * score, sign]) if scale else sign[None]
-    offset = sign * score
     ridge = np.array([1 / codes.size, 0.0]) if scale else np.zeros(1)
-
-    def objective(x: Floats) -> tuple[float, Floats, Floats]:
-        margin = offset + x @ signed
-        losses = positive_loss(margin) * math.log(2)
-        error = np.exp(-np.logaddexp(0.0, margin))
-        slope = weight * error
-        gradient = ridge * x - signed @ slope
-        hessian = (signed * (slope - slope * error)) @ signed.T + np.diag(ridge)
-        return float(weight @ losses + 0.5 * ridge @ x**2), gradient, hessian
-
-    found = minimise(objective, np.zeros(len(ridge)))
+    loss = weighted_log_loss(signed, weight, ridge, offset=sign * score)
+    found = minimise(loss, np.zeros(len(ridge)))
     return (1.0 + float(found[0]), float(found[1])) if scale else (1.0, float(found[0]))
 
 

@@ -276,7 +276,7 @@ class Fusion:
         columns, scores = score_columns(asv, cm, quality)
         if not self.uses_quality:
             columns, scores = columns.without_quality(), scores[: columns.scores]
-        if self.columns.is_pair and not self.needs_fit and not self._transforms:
+        if self.columns.is_pair and not self.needs_fit and "transform" not in self.config:
             return columns, scores  # a plain mean of each kind, of any number of columns
         if columns.counts != self.columns.counts:
             counts = zip(columns.counts, KINDS, strict=True)
@@ -371,13 +371,9 @@ class Fusion:
             chosen = {"chosen_order": best.order, "penalty": best.penalty}
         return self._with_words(trials.columns, words), chosen
 
-    @property
-    def _transforms(self) -> bool:
-        return (USUAL | self.config)["transform"] != "none"
-
     def _with_words(self, columns: Columns, words: Sequence[str]) -> Columns:
         """Columns with the transform of each, unless they are a pair that has none."""
-        transformed = self._transforms or not columns.is_pair
+        transformed = "transform" in self.config or not columns.is_pair
         return replace(columns, transforms=tuple(words)) if transformed else columns
 
     def _steps(self, columns: Columns) -> Iterator[tuple[str, Stage, Config]]:

@@ -17,7 +17,7 @@ from lightning_sasv.checks import Codes, Floats, as_finite, check_spread
 from lightning_sasv.decisions.costs import CostModel
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.columns import PAIR, Columns
-from lightning_sasv.numerics import log_add, minimise
+from lightning_sasv.numerics import log_add, log_loss, minimise, weighted_log_loss
 from lightning_sasv.trials import CLASS_ORDER, TrialClass
 
 ORDERS = ("linear", "squares", "quadratic")
@@ -202,16 +202,7 @@ def logistic_of_side(
     standard = (scores - centre[:, None]) / scale[:, None]
     signed = sign * np.concatenate([standard, np.ones_like(scores[:1])])
     ridge = np.append(penalty / scale**2, 0.0)
-
-    def objective(parameters: Floats) -> tuple[float, Floats, Floats]:
-        losses, error = _log_loss(parameters @ signed)
-        weighted = weight * error
-        value = 0.5 * (ridge @ parameters**2) + weight @ losses
-        gradient = ridge * parameters - signed @ weighted
-        hessian = (signed * (weighted - weighted * error)) @ signed.T + np.diag(ridge)
-        return float(value), gradient, hessian
-
-    found = minimise(objective, np.zeros(len(ridge)))
+    found = minimise(weighted_log_loss(signed, weight, ridge), np.zeros(len(ridge)))
     slopes = found[:-1] / scale
     return slopes, float(found[-1] - slopes @ centre)
 
@@ -310,7 +301,7 @@ def fit_joint(
         log_sum = log_add(*parts)
         share = np.exp(parts - log_sum)  # ds/dy, (2, n)
         own, side = weight[place], sign[place]
-        losses, error = _log_loss(side * (offset - log_sum))
+        losses, error = log_loss(side * (offset - log_sum))
         slope = -own * side * error  # dL/ds; d²s/dy² is −covariance of the shares
         outer = own * error * (1 - error) * share[[0, 0, 1]] * share[[0, 1, 1]]
         return float(own @ losses), slope * share, outer - slope * _covariance(share)
@@ -417,13 +408,6 @@ def _covariance(shares: Floats) -> Floats:
     """``diag(p) − p pᵀ`` of each column of shares (2, n): entries 00, 01 and 11, (3, n)."""
     first, second = shares
     return np.stack([first - first**2, -first * second, second - second**2])
-
-
-def _log_loss(margin: Floats) -> tuple[Floats, Floats]:
-    """``−log σ(m)`` and ``σ(−m)``, of which the latter is minus the slope of the former."""
-    small = np.exp(-np.abs(margin))
-    loss = np.maximum(-margin, 0.0) + np.log1p(small)
-    return loss, np.where(margin >= 0, small, 1.0) / (1 + small)
 
 
 def _check_overlap(positives: Floats, negatives: Floats, name: str) -> None:
