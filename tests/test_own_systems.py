@@ -23,6 +23,7 @@ from tests.scores.samples import toy_scores
 
 MINE = "{density: mixture, components: 4, calibration: paper, rule: nonlinear, rho: 0.5}"
 SETTINGS: FusionSettings = yaml.safe_load(MINE)
+FUSE = ("fuse", "--dev", "dev.csv", "--eval", "dev.csv", "--systems")
 TINY = ("--data.scale=0.01", "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--quiet")
 
 
@@ -34,10 +35,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def fuse(*words: str) -> None:
-    main(["fuse", "--dev", "dev.csv", "--eval", "dev.csv", "--quiet", *words])
-
-
 @pytest.mark.parametrize("text", ["my.yaml", "[L3c, my.yaml]", "L3c,my.yaml", "my.yaml,paper"])
 def test_names_and_files_mix_in_the_order_given(here: Path, text: str) -> None:
     found = read_systems(text)
@@ -47,7 +44,7 @@ def test_names_and_files_mix_in_the_order_given(here: Path, text: str) -> None:
 
 
 def test_fuse_keeps_a_system_of_ones_own_everywhere(here: Path) -> None:
-    fuse("--systems", "B1,my.yaml", "--out", "out")
+    main([*FUSE, "B1,my.yaml", "--out", "out", "--quiet"])
     fitted = read_fitted(here / "out/fitted/MyL3.safetensors")
     assert fitted.config.items() >= {"density": "mixture", "components": 4, "rho": 0.5}.items()
     scores = toy_scores(300)
@@ -91,10 +88,7 @@ def test_mistakes_in_a_file_are_named_by_line_and_key(
     Path("bad.yaml").write_text(content)
     with pytest.raises(InputError, match=said):
         read_systems("L3,bad.yaml")
-    shown = failure_of(
-        capsys, "fuse", "--dev", "dev.csv", "--eval", "dev.csv", "--systems", "bad.yaml"
-    )
-    assert len(shown.splitlines()) == 1
+    assert len(failure_of(capsys, *FUSE, "bad.yaml").splitlines()) == 1
 
 
 def test_a_name_of_ours_is_taken_on_request_alone_and_from_one_file(here: Path) -> None:
@@ -164,23 +158,21 @@ def test_the_others_are_fitted_and_the_reason_is_given() -> None:
 
 
 def with_one_that_fails() -> None:
-    Path("some.yaml").write_text(
-        f"systems: {{Many: {{density: mixture, components: 900}}, MyL3: {MINE}}}"
-    )
+    many = "systems: {Many: {density: mixture, components: 900}"
+    Path("some.yaml").write_text(f"{many}, MyL3: {MINE}}}")
+    Path("none.yaml").write_text(f"{many}}}")
 
 
 def test_fuse_finishes_and_says_why_or_ends_with_2_if_none_is_left(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_one_that_fails()
-    main(["fuse", "--dev", "dev.csv", "--eval", "dev.csv", "--systems", "some.yaml", "--out", "o"])
+    main([*FUSE, "some.yaml", "--out", "o"])
     assert "Many: not fitted: components is 900" in capsys.readouterr().err
     assert (
         read_fitted_systems("o").keys() == read_metrics(here / "o/metrics.json").keys() == {"MyL3"}
     )
-    Path("none.yaml").write_text("systems: {Many: {density: mixture, components: 900}}")
-    words = ("--dev", "dev.csv", "--eval", "dev.csv", "--systems", "none.yaml", "--out", "p")
-    assert "components is 900" in failure_of(capsys, "fuse", *words)
+    assert "components is 900" in failure_of(capsys, *FUSE, "none.yaml", "--out", "p")
     assert not (here / "p").exists() or not list((here / "p").rglob("*.json"))
 
 
@@ -198,6 +190,5 @@ def test_fit_and_table_finish_and_say_why(here: Path, capsys: pytest.CaptureFixt
     assert "Many: not fitted: components is 900" in capsys.readouterr().err
     assert "Many: not fitted" in (here / "t/table.md").read_text()
     main([*table, "--systems", "some.yaml"])  # nothing is missing now
-    Path("none.yaml").write_text("systems: {Many: {density: mixture, components: 900}}")
     assert "components is 900" in failure_of(capsys, *table, "--systems", "none.yaml")
     assert "components is 900" in failure_of(capsys, "fit", "--systems", "none.yaml", *tiny)

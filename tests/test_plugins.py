@@ -32,6 +32,7 @@ from tests.scores.samples import toy_scores
 PAGE = (REPOSITORY / "docs" / "extend.md").read_text(encoding="utf-8")
 MODULE = "sasv_extras"
 FUSE = ("fuse", "--dev", "dev.csv", "--eval", "dev.csv")
+TINY = ("--data.scale=0.01", "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--quiet")
 
 
 def block(language: str, number: int = 0) -> str:
@@ -79,16 +80,14 @@ def test_the_example_is_as_short_as_it_says() -> None:
 
 def test_a_head_of_a_package_is_trained(site: Path) -> None:
     install(site, block("python", 1), {"lightning_sasv.heads": {"cosine": f"{MODULE}:Cosine"}})
-    words = ["--model.head=cosine", "--systems=F3", "--model.hidden_dims=[4]", "--quiet"]
-    main(["fit", *words, "--data.scale=0.01", "--trainer.max_epochs=1"])
+    main(["fit", "--model.head=cosine", "--systems=F3", "--model.hidden_dims=[4]", *TINY])
     [run] = Path("runs").rglob("best.ckpt")
     main(["test", f"--ckpt_path={run}", "--quiet"])
 
 
 def test_density_and_rule_are_fused_reported_decided_and_exported(installed: Path) -> None:
     Path("my.yaml").write_text("systems: {Mine: {density: laplace, rule: soft_minimum}}")
-    fuse = [*FUSE, "--quiet"]
-    main([*fuse, "--systems", "my.yaml", "--out", "out"])
+    main([*FUSE, "--systems", "my.yaml", "--out", "out", "--quiet"])
     fitted, scores = read_fitted("out/fitted/Mine.safetensors"), toy_scores(300)
     assert (fitted.config["density"], fitted.config["rule"]) == ("laplace", "soft_minimum")
     found = fitted(scores.asv, scores.cm)
@@ -104,7 +103,7 @@ def test_density_and_rule_are_fused_reported_decided_and_exported(installed: Pat
     Path("my.yaml").write_text(
         "systems: {Mine: {density: {class_path: laplace, init_args: {floor: 2.0}}, rule: linear}}"
     )
-    main([*fuse, "--systems", "my.yaml", "--out", "other"])
+    main([*FUSE, "--systems", "my.yaml", "--out", "other", "--quiet"])
     wide = read_fitted("other/fitted/Mine.safetensors")
     assert wide.config["density"] == {"class": "laplace", "settings": {"floor": 2.0}}
     assert (wide.arrays()["density.scale"] >= 2).all()
@@ -112,8 +111,7 @@ def test_density_and_rule_are_fused_reported_decided_and_exported(installed: Pat
 
 def test_a_training_keeps_them_in_its_checkpoint(installed: Path) -> None:
     Path("my.yaml").write_text("systems: {Mine: {density: laplace, rule: soft_minimum}}")
-    tiny = ("--data.scale=0.01", "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--quiet")
-    main(["fit", "--systems", "my.yaml", *tiny])
+    main(["fit", "--systems", "my.yaml", *TINY])
     main(["test", "runs/Mine/version_0", "--quiet"])
 
 
@@ -217,17 +215,7 @@ def by_class(site: Path) -> Path:
 def test_a_class_needs_trust_in_every_command_and_is_not_exported(
     by_class: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fuse = (
-        "fuse",
-        "--dev",
-        "dev.csv",
-        "--eval",
-        "dev.csv",
-        "--systems",
-        "my.yaml,B1",
-        "--out",
-        "out",
-    )
+    fuse = (*FUSE, "--systems", "my.yaml,B1", "--out", "out")
     said = failure_of(capsys, *fuse)
     assert "my.yaml, line 1, systems.Mine.density: the density sasv_extras.Laplace" in said
     assert "add --trust-config" in said
@@ -259,8 +247,7 @@ def test_a_checkpoint_names_the_class_and_imports_it_with_trust_alone(
 ) -> None:
     from lightning_sasv.models import SASVModule
 
-    tiny = ("--data.scale=0.01", "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--quiet")
-    main(["fit", "--systems", "my.yaml", *tiny, "--trust-config"])
+    main(["fit", "--systems", "my.yaml", *TINY, "--trust-config"])
     run = "runs/Mine/version_0"
     sys.modules.pop(MODULE)
     assert "--trust-config" in failure_of(capsys, "test", run)
@@ -301,9 +288,7 @@ def test_a_density_that_fails_in_its_fit_is_a_system_that_fails(
     source = block("python").replace("np.median(points, axis=1)", "1 / 0")
     install(site, source, {"lightning_sasv.densities": {"odd": f"{MODULE}:Laplace"}})
     Path("my.yaml").write_text("systems: {Odd: {density: odd}}")
-    main(
-        ["fuse", "--dev", "dev.csv", "--eval", "dev.csv", "--systems", "B1,my.yaml", "--out", "out"]
-    )
+    main([*FUSE, "--systems", "B1,my.yaml", "--out", "out"])
     said = capsys.readouterr().err
     assert "Odd: not fitted: Laplace.fit of another package fails (ZeroDivisionError" in said
 

@@ -203,8 +203,7 @@ def test_abstaining_at_a_price(
         unsure = abstain(llrs, costs)
         assert np.array_equal(accept(llrs, costs), plain)
         found = empirical_cost(plain & ~unsure, evaluation.label, costs, unsure)
-        priors = costs.p_target, costs.p_nontarget, costs.p_spoof
-        share = sum(p * u for p, u in zip(priors, found.unsure, strict=True))
+        share = sum(p * u for p, u in zip(costs.priors, found.unsure, strict=True))
         assert float(found.normalised) == pytest.approx(float(next(expected)), abs=5.1e-5)
         assert 100 * share == pytest.approx(float(next(expected)), abs=0.056)  # two roundings
         if (name, preset, price) == ("L3t", "a-dcf1", 0.01):
