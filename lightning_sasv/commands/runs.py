@@ -20,7 +20,7 @@ from typing import Any
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from lightning_sasv.callbacks.run_folder import own_folder
+from lightning_sasv.callbacks.run_folder import is_dry_run, own_folder
 from lightning_sasv.commands.run_folder import TESTS
 from lightning_sasv.console import print_notes
 from lightning_sasv.errors import InputError
@@ -229,7 +229,7 @@ class NoteJob(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The run has begun."""
         folder = own_folder(trainer)
-        if trainer.is_global_zero and job_id() and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+        if trainer.is_global_zero and job_id() and not is_dry_run(trainer):
             write_json(folder / NOTE, {"job": job_id(), "command": self.words})
 
 

@@ -26,6 +26,7 @@ from lightning_sasv.metrics.functional import bootstrap
 from lightning_sasv.scores import read_scores, write_scores
 from lightning_sasv.trials import Scores
 from tests.data.file_server import FileServer, serving
+from tests.helpers import failure_of
 
 
 @pytest.fixture(autouse=True)
@@ -35,16 +36,6 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "127.0.0.1")
     monkeypatch.delenv("SASV_MIRROR", raising=False)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-
-
-def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line that a command ends with when the user made a mistake."""
-    with pytest.raises(SystemExit) as caught:
-        main(words)
-    assert caught.value.code == 2
-    captured = capsys.readouterr().err
-    assert captured.count("\n") == 1, captured
-    return captured
 
 
 # -- export -----------------------------------------------------------------------------------
@@ -190,7 +181,9 @@ def test_mistakes_of_export_are_one_line_and_write_nothing(
     def wrong(**changes: str) -> str:
         words = {"fitted": str(results), "system": "L3t", "costs": "equal",
                  "out": str(tmp_path / "out" / "b")} | changes  # fmt: skip
-        return fails(capsys, "export", *(x for k, v in words.items() for x in (f"--{k}", v)))
+        said = failure_of(capsys, "export", *(x for k, v in words.items() for x in (f"--{k}", v)))
+        assert said.count("\n") == 1, said
+        return said
 
     assert "no fitted system '../fitted/L3t'" in wrong(system="../fitted/L3t")
     for text, match in (
@@ -342,7 +335,7 @@ def test_own_score_files_are_not_overwritten(
     (tmp_path / "dev_scores.csv").write_text("my own\n")
     with serving(pinned(monkeypatch, contents)) as server:
         words = ["download", "sasv2022-scores", "--out", str(tmp_path), "--mirror", server.address]
-        assert "dev_scores.csv is there already and differs" in fails(capsys, *words)
+        assert "dev_scores.csv is there already and differs" in failure_of(capsys, *words)
         assert (tmp_path / "dev_scores.csv").read_text() == "my own\n"
         (tmp_path / "dev_scores.csv").unlink()
         main(words)

@@ -17,7 +17,7 @@ from lightning_sasv.commands.arguments import by_position, translate
 from lightning_sasv.fusion import OUR_SYSTEMS, PAPER_SYSTEMS
 from lightning_sasv.results import read_metrics
 from lightning_sasv.scores import LAYOUTS, read_table, write_scores
-from tests.helpers import metrics_in
+from tests.helpers import failure_of, metrics_in
 from tests.scores.samples import toy_scores
 
 SYSTEMS = (*PAPER_SYSTEMS, *OUR_SYSTEMS)
@@ -73,17 +73,6 @@ def of_of(result: dict[str, Any]) -> dict[str, Any]:
     """What the first system's results are of."""
     found: dict[str, Any] = next(iter(result["systems"].values()))["of"]
     return found
-
-
-def failing(capsys: pytest.CaptureFixture[str], *args: str | Path) -> str:
-    """Message of a command that must end with exit code 2."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        main([str(arg) for arg in args])
-    assert stop.value.code == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "error: " in said
-    return said
 
 
 def test_evaluate_gives_the_golden_values(
@@ -149,7 +138,7 @@ def test_real_protocol_as_key(
     rows = (tmp_path / "bare.txt").read_text().splitlines(keepends=True)
     (tmp_path / "short.txt").write_text("".join(rows[: -len(rows) // 100]))
     key = ["--key", protocol, "--json", tmp_path / "c.json"]
-    said = failing(capsys, "evaluate", f"sasv={tmp_path / 'short.txt'}", *key)
+    said = failure_of(capsys, "evaluate", f"sasv={tmp_path / 'short.txt'}", *key)
     assert "short.txt: no score for 1,026 of 102,579 trials of " in said
     assert "trl.txt, line " in said
     assert "--allow-missing" in said
@@ -370,7 +359,7 @@ def test_convert_writes_into_the_current_folder(
                   "asvspoof2021-la", "asvspoof2021-pa-key", "asvspoof2021-df-key",
                   "asvspoof5-key", "wespeaker-asnorm", "cm-gender", "voxceleb-scores", "espnet",
                   "nist-sre", "bob-measure"):  # fmt: skip
-        failing(capsys, *args)
+        failure_of(capsys, *args)
         assert not target.exists()
         return
     main(args)

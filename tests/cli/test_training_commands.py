@@ -17,7 +17,7 @@ from lightning_sasv.cli import main
 from lightning_sasv.commands.train import base_config, train
 from lightning_sasv.fusion import OUR_SYSTEMS, PAPER_SYSTEMS
 from lightning_sasv.scores import read_scores
-from tests.helpers import metrics_in
+from tests.helpers import failure_of, metrics_in
 
 CONFIGS = base_config().parent
 SYSTEMS = (*PAPER_SYSTEMS, *OUR_SYSTEMS)
@@ -121,10 +121,7 @@ def test_real_embeddings_by_root(here: Path, shared: Path) -> None:
 
 def test_unwritable_output_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "runs").write_text("a file, not a folder")
-    with pytest.raises(SystemExit) as ended:
-        main(["fit", "--config", str(CONFIGS / "B1.yaml"), *SMALL])
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
+    message = failure_of(capsys, "fit", "--config", CONFIGS / "B1.yaml", *SMALL)
     assert "cannot write to output directory" in message
     assert "runs/B1: Not a directory; choose another" in message
     assert (here / "runs").read_text() == "a file, not a folder"
