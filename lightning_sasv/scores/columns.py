@@ -20,8 +20,7 @@ from lightning_sasv.scores.layouts import is_fusible
 from lightning_sasv.scores.read import read_plain
 from lightning_sasv.scores.reading import Reading, turned, with_role
 from lightning_sasv.scores.sources import Tell, join_all, parts_of, read_source, silent, told
-from lightning_sasv.scores.table import ScoreTable
-from lightning_sasv.scores.text import not_a_number
+from lightning_sasv.scores.table import ScoreTable, refuse_cells
 
 KINDS = ("asv", "cm", "quality")
 PAIR = ("asv_score", "cm_score")
@@ -140,12 +139,7 @@ def as_numbers(table: ScoreTable, allow_missing: bool = False) -> ScoreTable:
         if len(bad) and allow_missing and len(bad) < len(cells):
             kept = np.setdiff1d(np.arange(len(cells)), bad.to_numpy())
             return as_numbers(table.take(kept).part_of(table, "--allow-missing"), allow_missing)
-        if len(bad):
-            row = int(bad[0])
-            more = f" ({len(bad)} such rows)" if len(bad) > 1 else ""
-            raise InputError(
-                not_a_number(table.path, table.line(row), name, str(cells[row])) + more
-            )
+        refuse_cells(table, name, bad)
         table = replace(table, frame=table.frame.with_columns(values))
     return table
 

@@ -178,7 +178,7 @@ def _without_absent(table: ScoreTable, names: list[str]) -> pl.DataFrame:
         numbers = frame[name].cast(pl.Float64, strict=False)
         if numbers.null_count():
             row = int(numbers.is_null().arg_max() or 0)
-            raise InputError(not_a_number(table.path, table.line(row), name, frame[name][row]))
+            raise InputError(not_a_number(table.where(row), name, frame[name][row]))
         frame = frame.with_columns(numbers)
     return frame
 

@@ -264,11 +264,16 @@ def check_numbers(table: ScoreTable, allow_missing: bool = False) -> ScoreTable:
         finite = not (name.startswith("sasv_") or name == "score")
         bad = ~column.is_finite() if finite else column.is_nan()
         rows = table.frame.select(bad.fill_null(value=True).arg_true()).to_series()
-        if len(rows):
-            cell = str(table.frame[name][rows[0]])
-            message = not_a_number(table.path, table.line(rows[0]), name, cell)
-            raise InputError(message + (f" ({len(rows)} such rows)" if len(rows) > 1 else ""))
+        refuse_cells(table, name, rows)
     return table
+
+
+def refuse_cells(table: ScoreTable, name: str, rows: pl.Series) -> None:
+    """Raise where there are rows of a column that hold no number; with the line of the first."""
+    if len(rows):
+        more = f" ({len(rows)} such rows)" if len(rows) > 1 else ""
+        cell, where = str(table.frame[name][rows[0]]), table.where(rows[0], name)
+        raise InputError(not_a_number(where, name, cell) + more)
 
 
 def refuse_mixture(table: ScoreTable, labels: pl.Series) -> None:

@@ -302,7 +302,7 @@ def _read_carefully(path: Path, source: Path | bytes, shape: Shape) -> Grid:
 def _floats(path: Path, name: str, cells: Sequence[str], lines: Sequence[int]) -> list[float]:
     for line, cell in zip(lines, cells, strict=True):
         if not _NUMBER.fullmatch(cell.strip()):
-            raise InputError(not_a_number(path, line, name, cell))
+            raise InputError(not_a_number(f"{path}, line {line}", name, cell))
     return [float(cell) for cell in cells]
 
 
@@ -316,9 +316,9 @@ def _wrong_length(path: Path, line: int, cells: int, shape: Shape) -> str:
     )
 
 
-def not_a_number(path: Path, line: int, name: str, cell: str) -> str:
+def not_a_number(where: str, name: str, cell: str) -> str:
     """Message about a cell that should hold a number."""
     remedy = "score the trial again, or take it out and pass --allow-missing"
     if _DECIMAL_COMMA.fullmatch(cell.strip()):
         remedy = f"write a decimal point: {cell.strip().replace(',', '.')}"
-    return f"{path}, line {line}, column {name}: {cell!r} is not a finite number; {remedy}"
+    return f"{where}, column {name}: {cell!r} is not a finite number; {remedy}"

@@ -12,6 +12,7 @@ import pytest
 from lightning_sasv.errors import InputError
 from lightning_sasv.scores import join as join_module
 from lightning_sasv.scores import read_table, write_scores
+from lightning_sasv.scores.columns import read_columns
 from lightning_sasv.scores.join import join_key
 from lightning_sasv.scores.read import read_plain
 from lightning_sasv.scores.reading import Reading
@@ -168,3 +169,12 @@ def test_pair_of_files(tmp_path: Path) -> None:
     ):
         read_source(f"{asv},{cm}")
     assert len(read_source(f"{asv},{cm}", how=Reading(allow_missing=True))) == 2
+
+
+def test_a_cell_that_is_no_number_is_named_by_its_own_file(tmp_path: Path) -> None:
+    asv = "speaker,utterance,label,asv_score,asv_y\ns,u1,target,1,n/a\ns,u2,spoof,2.5,1.5\n"
+    asv += "s,u3,nontarget,0.5,2.5\n"
+    write(tmp_path / "a.csv", asv)
+    write(tmp_path / "b.csv", "speaker,utterance,cm_score\ns,u3,1.5\ns,u2,2.5\ns,u1,2.25\n")
+    with pytest.raises(InputError, match=r"a\.csv, line 2, column asv_y: 'n/a' is not"):
+        read_columns(f"asv={tmp_path / 'a.csv'},cm={tmp_path / 'b.csv'}")
