@@ -271,16 +271,9 @@ def print_transfer(content: Content) -> None:
     """Print the table, the label budget, and what is to be said of them."""
     console, words = Terminal(wrap=True), Terminal(wrap=True)
     console.width = max(console.width, _WIDE)  # a number that is cut off is none
-    table = make_table(["system"], _HEADS.values(), title=_title(content))
-    for cells in _rows(content):
-        table.add_row(*cells)
-    console.print(table)
-    budget = make_table(
-        _BUDGET_HEADS[:3], _BUDGET_HEADS[3:], title=f"Label budget of {content['system']}"
-    )
-    for cells in _budget_rows(content):
-        budget.add_row(*cells)
-    console.print(budget)
+    console.print(make_table(["system"], _HEADS.values(), _rows(content), title=_title(content)))
+    heads, title = _BUDGET_HEADS, f"Label budget of {content['system']}"
+    console.print(make_table(heads[:3], heads[3:], _budget_rows(content), title=title))
     for remark in remarks(content):
         words.print(remark)
 

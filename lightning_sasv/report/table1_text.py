@@ -37,7 +37,7 @@ from lightning_sasv.report.table1 import (
     notes,
     pair_lines,
 )
-from lightning_sasv.report.tables import make_table
+from lightning_sasv.report.tables import in_parts, make_table
 from lightning_sasv.results import warnings_of, write_tables
 from lightning_sasv.trials import TWIN
 
@@ -262,20 +262,15 @@ def print_table1(table: Any) -> None:
 
 def _parts(rows: Sequence[Row], room: int) -> list[list[str]]:
     """The columns in parts that fit into a number of characters."""
-    parts: list[list[str]] = []
     texts = ["(paper)", *_first(rows)[:1], *(row.label for row in rows)]
-    left, names = 0, max(map(len, texts)) + sum(len(one) + 2 for one in _first(rows)[1:]) + 4
+    names = max(map(len, texts)) + sum(len(one) + 2 for one in _first(rows)[1:]) + 4
+    widths = {}
     for name in _columns(rows):
         cells = [row.cells[name] for row in rows]
         lines = [f"{value_text(one)} {spread_text(one)}" for one in cells]
         texts = [*lines, *map(ends_text, cells), *map(paper_text, cells)]
-        width = max(len(METRICS[name].title("%", narrow=True)), *map(len, texts)) + 2
-        if not parts or width > left:
-            parts.append([])
-            left = room - names
-        parts[-1].append(name)
-        left -= width
-    return parts
+        widths[name] = max(len(METRICS[name].title("%", narrow=True)), *map(len, texts)) + 2
+    return in_parts(widths, room - names)
 
 
 def print_checks(checks: Sequence[Check]) -> None:

@@ -38,14 +38,30 @@ from lightning_sasv.results import warnings_of
 from lightning_sasv.trials import CLASS_ORDER, SPLITS
 
 
-def make_table(left: Iterable[str], right: Iterable[str], **look: Any) -> Table:
+def make_table(
+    left: Iterable[str], right: Iterable[str], rows: Iterable[Iterable[str]] = (), **look: Any
+) -> Table:
     """A table of columns of words on the left, folded where they are too long, and of numbers."""
     table = Table(**look)
     for heading in left:
         table.add_column(heading, overflow="fold")
     for heading in right:
         table.add_column(heading, justify="right", no_wrap=True)
+    for cells in rows:
+        table.add_row(*cells)
     return table
+
+
+def in_parts(widths: Mapping[str, int], room: int) -> list[list[str]]:
+    """Columns in parts that fit into a number of characters."""
+    parts, left = list[list[str]](), 0
+    for name, width in widths.items():
+        if not parts or width > left:
+            parts.append([])
+            left = room
+        parts[-1].append(name)
+        left -= width
+    return parts
 
 
 def print_evaluation(result: Any) -> None:
@@ -151,22 +167,14 @@ def _fitting(first: str, names: Iterable[str], columns: Mapping[str, Sequence[st
         names: What the rows are.
         columns: Texts of each column, by its heading.
     """
-    names, parts, left = list(names), list[list[str]](), 0
+    names = list(names)
     room = Terminal(wrap=True).width - min(40, max(map(len, (first, *names)))) - 4
-    for heading, texts in columns.items():
-        width = max(map(len, (heading, *texts))) + 3
-        if not parts or width > left:
-            parts.append([])
-            left = room
-        parts[-1].append(heading)
-        left -= width
+    widths = {head: max(map(len, (head, *texts))) + 3 for head, texts in columns.items()}
     tables = []
-    for part in parts:
-        table = make_table([first], part)
-        table.columns[0].max_width = 40
-        for name, *texts in zip(names, *(columns[heading] for heading in part), strict=True):
-            table.add_row(name, *texts)
-        tables.append(table)
+    for part in in_parts(widths, room):
+        rows = zip(names, *(columns[heading] for heading in part), strict=True)
+        tables.append(make_table([first], part, rows))
+        tables[-1].columns[0].max_width = 40
     return tables
 
 
