@@ -83,6 +83,9 @@ def load_counts(path: str | Path) -> Counts:
     except _DAMAGE as error:
         if isinstance(error, InputError) and str(path) in str(error):
             raise
+        if not is_counts(path):
+            how = "make some of its trials with `lightning evaluate --state`"
+            raise InputError(f"{path} holds no counts; {how}") from None
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} is damaged ({reason}); count the trials again") from None
 

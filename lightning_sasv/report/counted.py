@@ -111,7 +111,10 @@ def _page(
     parts = [
         f"<h1>{escape(path.name)}</h1><p>{trials} trials, counted. low…high: bounds, where counts "
         f"do not tell the value.{escape(drawn)}</p>",
-        html_table(["metric", "value", "95 % interval"], _rows(counts.metrics(), intervals)),
+        html_table(
+            ["metric", "value", *(["95 % interval"] if intervals else [])],
+            _rows(counts.metrics(), intervals),
+        ),
         *(_attacks(counts)),
         *(f"<h2>{escape(one.title)}</h2><figure>{_svg(one)}</figure>" for one in figures),
         f"<h2>What was counted</h2>{html_table(['source', 'trials'], sources)}",
@@ -147,8 +150,8 @@ def _rows(
     for metric in metrics_for("all"):
         if metric.name in values:
             ends = intervals.get(metric.name)
-            text = ends_text(metric.name, ends.ends) if ends else ""
-            rows.append([metric.title(), bounded_text(metric.name, values[metric.name]), text])
+            text = [ends_text(metric.name, ends.ends) if ends else ""] if intervals else []
+            rows.append([metric.title(), bounded_text(metric.name, values[metric.name]), *text])
     return rows
 
 

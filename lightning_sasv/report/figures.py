@@ -255,7 +255,8 @@ def det_of(
             x = 100 * np.concatenate([GRID, GRID[::-1]])
             label = f"{name}, 95 % by speaker"
             series.append(Series("area", "reference", x, edge, label, of=name))
-        caption, title = WORDS["det"].format(task=text), f"{task.upper()}: {text}"
+        caption = WORDS["det"].format(task=text, band=WORDS["det band"] if bands else "")
+        title = f"{task.upper()}: {text}"
         of, height = {"task": task}, (0.8, 380.0, 620.0)
         panels.append(Panel(right, up, series, title, of=of, caption=caption, height=height))
     choices = {"task": {task: task.upper() for task in tasks}}

@@ -25,6 +25,7 @@ from lightning_sasv.metrics.functional.points import Classes, Detection
 from lightning_sasv.metrics.intervals import percentile_ends
 from lightning_sasv.report.curves import DET_LIMITS, DET_TASKS, Material
 from lightning_sasv.report.description import Axis, Figure, Panel, Series, shared
+from lightning_sasv.report.sure import few_speakers
 from lightning_sasv.results import PREFIX
 from lightning_sasv.trials import CLASS_ORDER, TASKS, FusedScores, TrialClass, claimed_speakers
 
@@ -182,10 +183,13 @@ def operating_points(material: Material) -> Figure:
             of = {"system": name, "rho": rho}
             panels.append(Panel(x, y, _series(columns), name, of=of, only=only))
             data += [of | dict(zip(_COLUMNS, row, strict=True)) for row in columns.T.tolist()]
-    words = shared()["words"]["operating_points"]
+    words = shared()["words"]
+    banded = any(math.isfinite(row["low"]) for row in data)
+    band = words["operating_points band"] if banded else ""
+    caption = words["operating_points"].format(band=band)
     choices = {"rho": {rho: f"ρ̃ = {rho}" for rho in RHOS}}
     title = "Cost over operating points"
-    return Figure("operating_points", title, panels, words, choices, labels=labels, data=data)
+    return Figure("operating_points", title, panels, caption, choices, labels=labels, data=data)
 
 
 def _curves(material: Material, name: str) -> Iterator[tuple[str, Floats]]:
@@ -197,7 +201,7 @@ def _curves(material: Material, name: str) -> Iterator[tuple[str, Floats]]:
     task = None if dev is None or on_dev is None else _task(on_dev, dev.label)
     fused = system.of(trials) if system is not None and system.gives_llrs else None
     band = None
-    if n and trials.speaker is not None:
+    if n and trials.speaker is not None and not few_speakers(trials):
         speakers = np.array(claimed_speakers(trials.speaker.astype(str).tolist()))
         band = Band.of(scores, trials.label, speakers, TAUS, n)
     none = np.full(TAUS.size, math.nan)

@@ -80,6 +80,16 @@ def test_costs_of_the_figure_are_those_of_the_metrics(real: Results) -> None:
     assert {"actual", "minimum", "dev threshold", "policy"} < shown
 
 
+def test_few_speakers_have_no_band_and_nobody_speaks_of_one(small: Results, real: Results) -> None:
+    for results, banded in ((small, False), (real.only(["L3c"]), True)):
+        for figure in describe(Material.of(results, 60), ["operating_points", "det"]):
+            said = figure.caption + figure.panels[0].caption
+            labels = [one.label for panel in figure.panels for one in panel.series]
+            assert any("by speaker" in one for one in labels) == banded
+            assert ("grey band" in said) == banded
+            assert "{" not in said
+
+
 def test_the_band_of_a_det_curve_holds_the_curve_and_is_that_of_the_bootstrap() -> None:
     rng = np.random.default_rng(1)
     label, speaker = np.tile([0, 1, 2], 2000), np.repeat([f"s{k}" for k in range(12)], 500)

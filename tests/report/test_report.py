@@ -381,7 +381,7 @@ def test_nothing_that_is_written_is_cut_off(
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", keep)
     few = replace(small, fused=dict(list(small.fused.items())[:count]))
-    write_figures(tmp_path, describe(Material.of(few)), small)
+    write_figures(tmp_path, describe(Material.of(few)), f"{small.about}, {small.split}", "x")
     for drawing in drawings:
         *names, note = (one.get_window_extent() for one in drawing.texts if one.get_text())
         for box in (*names, *(one.get_window_extent() for one in drawing.legends)):
