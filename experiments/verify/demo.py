@@ -52,6 +52,8 @@ def print_differences(result: VerifiedList, path: Path) -> None:
     rows = {pair: row for row, pair in enumerate(pairs)}
     apart = {"asv_score": 0.0, "cm_score": 0.0}
     for speaker, probe, one in result.rows:
+        if not isinstance(one, Verified):  # a recording that could not be used
+            continue
         row = rows[speaker, Path(probe).stem]
         for name, column in zip(apart, (known.asv, known.cm), strict=True):
             apart[name] = max(apart[name], abs(getattr(one, name) - column[row]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -77,10 +76,10 @@ class Head:
             for name, value in state.items()
             if name.startswith("head.")
         }
-        names = sorted(own)
-        layers = [name for name in names if re.fullmatch(r"weight_\d", name)]
-        hidden = [f"bias_{number}" for number in range(len(layers) - 1)]
-        if names != sorted([*layers, *hidden]) or any(len(one) != 1 for one in own.values()):
+        count = sum(name.startswith("weight_") for name in own)
+        layers = [f"weight_{number}" for number in range(count)]
+        hidden = [f"bias_{number}" for number in range(count - 1)]
+        if own.keys() != {*layers, *hidden} or any(len(one) != 1 for one in own.values()):
             return None
         try:
             weights, biases = ([own[n][0] for n in part] for part in (layers, hidden))

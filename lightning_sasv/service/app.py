@@ -22,7 +22,7 @@ from lightning_sasv import __version__
 from lightning_sasv.deploy.dev import DEV, Reference
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.deploy.speakers import SpeakerModels
-from lightning_sasv.deploy.verifier import SCORES_ALONE, Verifier
+from lightning_sasv.deploy.verifier import SCORES_ALONE, Verified, Verifier
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import finite
 from lightning_sasv.service.gauges import Gauges
@@ -222,14 +222,11 @@ def _add_recordings(
     pool: ThreadPoolExecutor,
     gauges: Gauges,
 ) -> None:
-    def decide(enrol: list[bytes], name: str | None, probe: bytes) -> dict[str, Any]:
+    def decide(enrol: list[bytes], name: str | None, probe: bytes) -> Verified:
         if name is not None and name not in models:  # nobody learns here who is enrolled
             raise InputError("nobody is enrolled under this name")
         called = [*(f"enrolment {number}" for number in range(1, len(enrol) + 1)), "probe"]
-        found = verifier.decide(enrol, name, probe, models, called)
-        scores = (found.asv_score, found.cm_score)
-        gauges.decided("/verify", found.decision, _counted(found, *scores))
-        return found.as_json()
+        return verifier.decide(enrol, name, probe, models, called)
 
     async def verify(request: Request) -> Response:
         """Decide on a recording: a form with ``probe``, and ``enrol`` (up to 20) or ``name``."""
@@ -250,7 +247,9 @@ def _add_recordings(
             raise InputError("send one recording as probe, and enrol recordings or a name")
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(pool, decide, enrol, name, probe[0])
-        return Response(json.dumps(finite(found)), media_type="application/json")
+        counted = _counted(found, found.asv_score, found.cm_score)
+        gauges.decided("/verify", found.decision, counted)  # by one thread: none is lost
+        return Response(json.dumps(finite(found.as_json())), media_type="application/json")
 
     recording = {"type": "string", "format": "binary"}
     fields = {

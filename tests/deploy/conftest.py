@@ -11,6 +11,7 @@ import soundfile
 
 from lightning_sasv.fusion import SYSTEMS, FusionSystem, fit_systems
 from lightning_sasv.models.heads import CMHead
+from lightning_sasv.scores import read_scores
 from lightning_sasv.trials import Scores
 from tests.deploy.recordings import export_whole, write_training, write_voice, write_weights
 
@@ -36,6 +37,13 @@ def dev() -> Scores:
 def far() -> Scores:
     """Trials that reach far beyond the development set."""
     return draw(1, wide=4.0)
+
+
+@pytest.fixture(scope="session")
+def real(shared: Path) -> tuple[Scores, Scores]:
+    """The real scores of SASV 2022, dev and eval."""
+    dev, new = (read_scores(shared / f"data/sasv2022/{s}_scores.csv") for s in ("dev", "eval"))
+    return dev, new
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ from lightning_sasv.metrics.drift import (
     estimate_priors,
     ks_distance,
 )
-from lightning_sasv.scores import read_scores, write_scores
+from lightning_sasv.scores import write_scores
 from lightning_sasv.trials import Scores
 from tests.deploy.conftest import draw
 from tests.helpers import failure_of
@@ -49,12 +49,6 @@ MADE = {  # priors of spoof, target and nontarget in per cent: estimates by L3t,
     (0, 90, 10): ((0.0, 89.0, 11.0), (0.0, 89.5, 10.5), (0.0, 89.5, 10.5)),
     (1, 98, 1): ((0.9, 97.5, 1.5), (0.7, 97.6, 1.8), (0.9, 97.4, 1.7)),
 }
-
-
-@pytest.fixture(scope="module")
-def real(shared: Path) -> tuple[Scores, Scores]:
-    dev, new = (read_scores(shared / f"data/sasv2022/{s}_scores.csv") for s in ("dev", "eval"))
-    return dev, new
 
 
 @pytest.fixture(scope="module")

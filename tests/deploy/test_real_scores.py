@@ -12,14 +12,7 @@ from lightning_sasv.decisions import PRESETS, empirical_cost
 from lightning_sasv.deploy import load, write_bundle
 from lightning_sasv.fusion import build_system
 from lightning_sasv.metrics.functional import cllr, sasv_eers
-from lightning_sasv.scores import read_scores
 from lightning_sasv.trials import Scores
-
-
-@pytest.fixture(scope="module")
-def real(shared: Path) -> dict[str, Scores]:
-    folder = shared / "data" / "sasv2022"
-    return {split: read_scores(folder / f"{split}_scores.csv") for split in ("dev", "eval")}
 
 
 @pytest.mark.parametrize(
@@ -35,11 +28,11 @@ def test_bounds_mend_calibration_and_leave_the_decisions(
     fused: tuple[float, float],
     asv: tuple[float, float],
     cm: tuple[float, float],
-    real: dict[str, Scores],
+    real: tuple[Scores, Scores],
     shared: Path,
     tmp_path: Path,
 ) -> None:
-    dev, trials = real["dev"], real["eval"]
+    dev, trials = real
     system = build_system(name).fit(np.array(dev.asv), np.array(dev.cm), np.array(dev.label))
     label = np.array(trials.label)
     scorer = load(write_bundle(tmp_path / name, system, dev, PRESETS["asvspoof5"], name=name))

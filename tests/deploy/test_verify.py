@@ -19,8 +19,9 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from lightning_sasv.cli import main
-from lightning_sasv.deploy import Verifier, load
-from lightning_sasv.deploy.before_fusion import whole_way
+from lightning_sasv.deploy import Verifier, load, verify
+from lightning_sasv.deploy.before_fusion import Head, whole_way
+from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import save_system
 from lightning_sasv.frontends import AASIST, ECAPA
@@ -28,6 +29,7 @@ from lightning_sasv.frontends.audio import read_audio, read_recording
 from lightning_sasv.frontends.base import describe
 from lightning_sasv.frontends.manifest import Manifest
 from lightning_sasv.fusion import FusionSystem, build_system
+from lightning_sasv.models.heads import CMHead
 from lightning_sasv.trials import Scores
 from tests.deploy.conftest import HEAD, Place
 from tests.deploy.recordings import export_whole, write_checkpoint, write_voice
@@ -37,9 +39,13 @@ from tests.helpers import failure_of
 Capture = pytest.CaptureFixture[str]
 
 
+def run(*words: object) -> None:
+    main([str(word) for word in words])
+
+
 def said_by(capture: Capture, *words: object) -> str:
     capture.readouterr()
-    main([str(word) for word in words])
+    run(*words)
     return capture.readouterr().out
 
 
@@ -76,10 +82,9 @@ def test_a_probe_is_decided_as_by_torch(place: Place, capsys: Capture) -> None:
 def test_torch_front_ends_decide_alike_and_only_with_the_weights_recorded(
     place: Place, shared: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    given = ["--cm", str(place.cm), "--asv", str(place.asv)]
-    out = str(tmp_path / "b")
-    main(["export", "--fitted", str(place.training), "--system", "L3t", "--out", out, *given])
-    assert not (tmp_path / "b" / "frontends").exists()
+    given, out = ["--cm", place.cm, "--asv", place.asv], tmp_path / "b"
+    run("export", "--fitted", place.training, "--system", "L3t", "--out", out, *given)
+    assert not (out / "frontends").exists()
     words = ["--bundle", out, "--enrol", place["a"], place["b"], "--probe", place["x"]]
     found = json.loads(said_by(capsys, "verify", *words, *given, "--json"))
     graph = Verifier(place.bundle)
@@ -108,7 +113,8 @@ def test_with_graphs_nothing_but_numpy_onnxruntime_and_soundfile(place: Place) -
     assert decision in ("accept", "reject", "unsure")
     found = set(modules.split())
     assert {"numpy", "onnxruntime", "soundfile", "safetensors"} <= found
-    assert not found & {"torch", "scipy", "polars", "rich", "pytorch_lightning", "jsonargparse"}
+    heavy = {"torch", "scipy", "polars", "rich", "onnx", "pytorch_lightning", "jsonargparse"}
+    assert not found & heavy
 
 
 def test_speakers_are_kept_for_their_owner_alone_and_forgotten(
@@ -143,8 +149,6 @@ def test_speakers_are_kept_for_their_owner_alone_and_forgotten(
 def test_a_model_of_another_network_is_refused(
     place: Place, tmp_path: Path, capsys: Capture
 ) -> None:
-    from lightning_sasv.deploy.speakers import SpeakerModels
-
     about = json.loads((place.bundle / "bundle.json").read_text())["front_ends"]["asv"]
     models = SpeakerModels(tmp_path)
     (digest,) = about["weights_sha256"].values()
@@ -172,8 +176,6 @@ NAMES = {  # what is said of each; nothing where it is a name
 
 
 def test_names_of_speakers(tmp_path: Path) -> None:
-    from lightning_sasv.deploy.speakers import SpeakerModels
-
     models = SpeakerModels(tmp_path / "kept")
     for name, said in NAMES.items():
         if said:
@@ -191,8 +193,6 @@ def test_names_of_speakers(tmp_path: Path) -> None:
 
 
 def test_of_two_who_enrol_a_name_at_a_time_one_succeeds(tmp_path: Path) -> None:
-    from lightning_sasv.deploy.speakers import SpeakerModels
-
     def keep(number: int) -> int | None:
         try:
             SpeakerModels(tmp_path).keep("anna", np.full(2, number), {}, overwrite=False)
@@ -227,10 +227,8 @@ def test_a_list_of_probes(place: Place, tmp_path: Path, capsys: Capture) -> None
     message = failure_of(capsys, *unnamed, "--out", tmp_path / "new.csv")
     assert "line 1" in message
     assert "names no speaker" in message
-    main(
-        [str(w) for w in ("enrol", "--bundle", place.bundle, "--name", "anna", place["a"])]
-        + ["--speakers", str(tmp_path / "kept")]
-    )
+    there = ["--speakers", tmp_path / "kept"]
+    run("enrol", "--bundle", place.bundle, "--name", "anna", place["a"], *there)
     slow = write_voice(tmp_path / "slow.wav", 2, rate=8_000)
     listed.write_text(f"{slow}\n")
     kept = ["--name", "anna", "--speakers", tmp_path / "kept", "--out", out, "--overwrite"]
@@ -316,8 +314,7 @@ def test_a_bundle_without_the_verdict_unsure_says_so(
     out = Path(shutil.copytree(place.bundle, tmp_path / "b"))
     rewrite(out, '"level": 0.01', '"level": 0.0')
     words = ["verify", "--bundle", out, "--enrol", place["a"], "--probe", place["x"]]
-    capsys.readouterr()
-    main([str(word) for word in words])
+    run(*words)
     assert "no verdict unsure for what dev did not measure" in capsys.readouterr().err
 
 
@@ -415,9 +412,6 @@ def test_weights_given_to_a_bundle_with_graphs_must_be_theirs(
 
 
 def test_the_time_of_the_enrolment_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lightning_sasv.deploy import verify
-    from lightning_sasv.deploy.speakers import SpeakerModels
-
     verifier, models = Verifier(place.bundle), SpeakerModels(place.folder)
     made = verifier.enrol([place["a"]])[0], ["a note"], {"reading": 1000.0, "ASV front end": 2000.0}
     monkeypatch.setattr(Verifier, "enrol", lambda *_: made)
@@ -488,7 +482,7 @@ def test_bundles_without_the_way_say_what_they_lack(
     shutil.copytree(place.training, scores, ignore=shutil.ignore_patterns("checkpoints"))
     export = ["export", "--fitted", scores, "--system", "L3t", "--out", tmp_path / "b"]
     assert "needs the CM head" in failure_of(capsys, *export, "--with-front-ends")
-    main([str(word) for word in export])
+    run(*export)
     words = ["verify", "--bundle", tmp_path / "b", "--enrol", place["a"], "--probe", place["x"]]
     assert "it holds no CM head; export the folder of a training" in failure_of(capsys, *words)
     torch.save({"nothing": 1}, scores / "best.ckpt")
@@ -508,7 +502,7 @@ def test_a_network_of_both_embeddings_is_no_part_of_a_bundle_which_says_so(
     message = failure_of(capsys, *export, "--with-front-ends")
     assert "the network of F3 sees both embeddings" in message
     assert "without --with-front-ends it takes the scores of that network" in message
-    main([str(word) for word in export])
+    run(*export)
     assert "its network, which is no part of it" in capsys.readouterr().out
     words = ["verify", "--bundle", tmp_path / "b", "--enrol", place["a"], "--probe", place["x"]]
     assert "export a system of a pair of scores (M3d)" in failure_of(capsys, *words)
@@ -538,7 +532,7 @@ def test_the_networks_of_the_embeddings_are_recorded_and_held_to(
     for kind, network in networks.items():
         Manifest(root).add_store(f"{kind}_embd_dev", front_end=describe(network))
     export = ["export", "--fitted", training, "--system", "L3t", "--out", tmp_path / "b"]
-    main([str(word) for word in export])
+    run(*export)
     about = json.loads((tmp_path / "b" / "bundle.json").read_text())["front_ends"]
     for kind, network in networks.items():
         assert about[kind] == {**describe(network), "runtime": "torch"}
@@ -555,7 +549,7 @@ def test_a_bundle_of_the_twin_says_that_it_is_simulated(
     export_whole(training, place.asv, place.cm, tmp_path / "b")
     words = ["verify", "--bundle", tmp_path / "b", "--enrol", place["a"], "--probe", place["x"]]
     said = [capsys.readouterr().err]
-    main([str(word) for word in words])
+    run(*words)
     for one in (*said, capsys.readouterr().err):
         assert "what it says of recordings means nothing" in " ".join(one.split())
 
@@ -566,6 +560,18 @@ def test_a_folder_of_seeds_or_none_is_named(place: Place, tmp_path: Path, capsys
     message = failure_of(capsys, *words, tmp_path / "table")
     assert f"give one of them: --fitted {tmp_path / 'table' / 'seed7'}" in message
     assert "no folder of results at" in failure_of(capsys, *words, tmp_path / "nowhere")
+
+
+def test_a_head_of_a_dozen_layers_is_kept(tmp_path: Path) -> None:
+    deep = CMHead(in_dim=8, hidden_dims=(6,) * 11, seeds=(0,))
+    state = {f"head.{name}": value.numpy() for name, value in deep.state_dict().items()}
+    head = Head.of_state(state, deep.negative_slope)
+    assert head is not None
+    values = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
+    with torch.no_grad():
+        wanted = deep.score(torch.from_numpy(values)).numpy().ravel()
+    found = Head.load(head.save(tmp_path / "head.safetensors")).score(values)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 def test_a_system_with_a_network_of_its_own_gets_no_head_of_another(
