@@ -154,7 +154,7 @@ def read_measured(folder: Path, content: dict[str, Any], system: FittedSystem) -
         return Unsure(None, 0.0, about.get("why"))
     path = folder / MEASURED
     try:
-        found = Measured.of_arrays(read_arrays(path)[1], system.columns.without_quality().scores)
+        found = Measured.of_arrays(read_arrays(path)[1], system.columns.scores)
         return Unsure(found, float(about["level"]))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is damaged ({error}); export the bundle again") from None

@@ -45,7 +45,7 @@ class _Policy(nn.Module):
         if isinstance(gain, Tensor):
             decision = torch.where(gain > 0, 2, decision)
         if self.scorer.measured is not None:
-            judged = scores[: self.scorer.system.columns.without_quality().scores]
+            judged = scores[: self.scorer.system.columns.scores]
             outside = self.scorer.measured.outside(judged, self.scorer.level)
             decision = torch.where(outside & (decision == 1), 2, decision)
         return decision, margin, score, asv, cm

@@ -20,6 +20,7 @@ from lightning_sasv.fusion.columns import (
     DevTrials,
     as_bytes,
     dev_trials,
+    kind_of,
     score_columns,
 )
 from lightning_sasv.fusion.densities import (
@@ -248,19 +249,22 @@ class Fusion:
             state["rho"] = np.array(find_rho(self.config["rho"], pairs, trials.codes, self.costs))
         return state | {"fitted": np.array(True)}
 
-    def dev_trials(self, asv: Any, cm: Any, labels: Any, **more: Any) -> DevTrials:
-        """Checked development trials, with no more than a fit looks at; see ``FusionSystem.fit``.
-
-        Args:
-            asv: ASV scores.
-            cm: CM scores.
-            labels: Labels.
-            **more: ``speakers``, ``quality`` and ``columns``.
-        """
-        if not self.needs_speakers:
-            more.pop("speakers", None)
-        trials = dev_trials(asv, cm, labels, **more)
-        return trials if self.uses_quality else trials.without_quality()
+    def dev_trials(
+        self,
+        asv: Any,
+        cm: Any,
+        labels: Any,
+        *,
+        speakers: Any = None,
+        quality: Any = None,
+        columns: Sequence[str] | None = None,
+    ) -> DevTrials:
+        """Checked development trials with no more than a fit looks at; see ``FusionSystem.fit``."""
+        if not self.uses_quality:
+            quality = None
+            columns = columns and [name for name in columns if kind_of(name) != "quality"]
+        own = speakers if self.needs_speakers else None
+        return dev_trials(asv, cm, labels, own, quality, columns)
 
     @property
     def label(self) -> str:
@@ -273,9 +277,7 @@ class Fusion:
         Raises:
             InputError: A score that is not finite, or columns that are not those of the fit.
         """
-        columns, scores = score_columns(asv, cm, quality)
-        if not self.uses_quality:
-            columns, scores = columns.without_quality(), scores[: columns.scores]
+        columns, scores = score_columns(asv, cm, quality if self.uses_quality else None)
         if self.columns.is_pair and not self.needs_fit and "transform" not in self.config:
             return columns, scores  # a plain mean of each kind, of any number of columns
         if columns.counts != self.columns.counts:

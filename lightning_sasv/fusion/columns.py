@@ -7,7 +7,7 @@ without names of their own are the pair, ``asv_score`` and ``cm_score``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -175,12 +175,6 @@ class DevTrials:
         scores = np.ascontiguousarray(self.scores[:, kept])
         return DevTrials(self.columns, scores, self.codes[kept], speakers)
 
-    def without_quality(self) -> DevTrials:
-        """The same trials by their scores alone."""
-        columns = self.columns.without_quality()
-        columns = PAIR if columns.names == ("asv_1", "cm_1") else columns
-        return replace(self, columns=columns, scores=self.scores[: columns.scores])
-
 
 def score_columns(
     asv: Any, cm: Any, quality: Any = None, names: Sequence[str] | None = None
@@ -248,7 +242,6 @@ def dev_trials(
     asv: Any,
     cm: Any,
     labels: Any,
-    *,
     speakers: Any = None,
     quality: Any = None,
     columns: Sequence[str] | None = None,

@@ -40,7 +40,7 @@ def constant_columns(trials: DevTrials) -> list[bool]:
         InputError: All columns of a kind are.
     """
     columns, scores = trials.columns, trials.scores
-    if columns.names == columns.without_quality().names and columns.one_each:
+    if columns.counts == (1, 1, 0):
         for row, name in zip(scores, columns.shown, strict=True):
             check_spread(row, name)
         return [False, False]

@@ -44,6 +44,7 @@ class FusionSystem(Fusion, nn.Module):
             self._make_buffer(name, torch.as_tensor(value))
 
     def _make_buffer(self, name: str, value: Tensor) -> None:
+        """Make a buffer, in place of the one of that name if there is one."""
         place, _, own = name.rpartition(".")
         if place and getattr(self, place, None) is None:
             self.add_module(place, nn.Module())
@@ -170,18 +171,11 @@ class FusionSystem(Fusion, nn.Module):
             delattr(self.get_submodule(place), own)
         with torch.inference_mode(False), torch.no_grad():
             for name, value in state.items():
-                fresh = torch.as_tensor(value)
-                buffer = known.get(name, self.fitted)
-                if name not in known:
-                    self._make_buffer(name, fresh.to(buffer.device))
-                elif buffer.shape == fresh.shape and not buffer.is_inference():
-                    buffer.copy_(fresh)
+                fresh, buffer = torch.as_tensor(value), known.get(name)
+                if buffer is None or buffer.shape != fresh.shape or buffer.is_inference():
+                    self._make_buffer(name, fresh.to(self.fitted.device))
                 else:
-                    self._replace_buffer(name, fresh.to(buffer.device, buffer.dtype))
-
-    def _replace_buffer(self, name: str, value: Tensor) -> None:
-        place, _, own = name.rpartition(".")
-        setattr(self.get_submodule(place), own, value)
+                    buffer.copy_(fresh)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FusionSystem:
         """Follow the surrounding module to another device, but stay float64."""
@@ -205,7 +199,7 @@ class FusionSystem(Fusion, nn.Module):
             if value.ndim == buffer.ndim + 1 and len(value) == 1:
                 state_dict[prefix + name] = value = value[0]
             if name in SIZED_BY_DATA and value.ndim == buffer.ndim:
-                self._replace_buffer(name, buffer.new_empty((*buffer.shape[:-1], value.shape[-1])))
+                self._make_buffer(name, buffer.new_empty((*buffer.shape[:-1], value.shape[-1])))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _take_layout(self, state_dict: dict[str, Any], prefix: str) -> None:
