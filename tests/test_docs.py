@@ -165,7 +165,9 @@ def test_examples_run_as_they_stand(
         for line in block.text.replace("\\\n", "").splitlines():
             if not line.startswith("#"):
                 run_line(line, needs(line))
-    assert "error" not in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "error" not in shown.err
+    assert "cannot be recomputed" not in shown.out
 
 
 def test_every_reason_is_needed_and_every_page_is_read() -> None:

@@ -5,6 +5,7 @@ One list of sections is written twice, as ``CARD.md`` and, with figures, as ``ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -216,7 +217,7 @@ def _plain(cell: str) -> str:
 
 
 def _html(text: str) -> str:
-    return escape(clean(text))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(clean(text)))
 
 
 STYLE = """

@@ -82,7 +82,7 @@ def referee(
 
     A claim has a system, a metric (sasv_eer, cm_eer, min_a_dcf, …), what was published, as text so
     that its digits count, and may have a set, a source, a note, options of evaluate that say how
-    files are read, and files: path (seen from the claims), sha256 and, where needed, role (asv,
+    files are read, and files: path (seen from the claims) and, where needed, sha256, role (asv,
     cm, sasv, key) and set. The set of a claim selects among its files and, where they have a column
     set, subset or split, among their trials. Rates are in per cent; "± 0.23" is half the length of
     a 95 % interval. Equal is what differs by at most half a unit of the last digit printed; where

@@ -92,11 +92,14 @@ def test_differences_and_what_cannot_be_recomputed(
         {**first, "files": [{"path": "no.csv", "sha256": "0"}]},
         {**first, "metric": "sasv_err"},
         {**first, "metric": "policy_a_dcf", "files": alone},
+        {**first, "system": "A", "files": [{"path": str(file)}]},
+        {**first, "system": "A", "files": ["eval.csv"]},
     ]
     for number, words in enumerate((
         "equal", "differs, inside the interval by speaker (", "differs; interval by speaker (",
         "eval.csv has another SHA-256)", "(no score files)", "(no file no.csv)",
         "did you mean sasv_eer?)", "policy_a_dcf needs asv and cm scores, which the files lack)",
+        "equal", "each of files needs a path",
     )):  # fmt: skip
         (found,) = judged(tmp_path, claims[number])
         assert words in found.status, found

@@ -74,6 +74,7 @@ def test_names_on_cards(name: str, here: Path, attack: Attack) -> None:
         assert not {"\x1b", "\u202e"} & {*text}
         assert SCRIPT not in text
         assert "](javascript" not in text or file == PAGE  # where it is no link
+        assert ("<code>lightning drift</code> says" in text) == (file == PAGE)
 
 
 @pytest.mark.parametrize("part", ["system", "corpus", "attack", "folder", "table"])
