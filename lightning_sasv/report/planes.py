@@ -17,8 +17,6 @@ from lightning_sasv.checks import Codes, Floats
 from lightning_sasv.decisions import CostModel
 from lightning_sasv.fitted import FittedSystem
 from lightning_sasv.fusion.rules import fuse
-from lightning_sasv.numerics import sigmoid
-from lightning_sasv.plugins import name_of
 from lightning_sasv.trials import CLASS_ORDER, FusedScores, Scores, TrialClass
 
 Affine = tuple[tuple[float, float, float], tuple[float, float, float]]
@@ -205,12 +203,6 @@ def _draw(labels: Codes, wanted: list[int], seed: int) -> NDArray[np.intp]:
     return np.concatenate(chosen)
 
 
-def _logit(values: Floats) -> Floats:
-    inside = (values > 0) & (values < 1)
-    safe = np.where(inside, values, 0.5)
-    return np.where(inside, np.log(safe) - np.log1p(-safe), np.nan)
-
-
 def asymptotes(nontarget: float, spoof: float, level: float) -> tuple[float, float]:
     """Smallest a and smallest c that are accepted at all at a level; −inf for a weight of 0."""
     weights = (nontarget, spoof)
@@ -243,50 +235,39 @@ def _corner(left: float, bottom: float, x_high: float, y_high: float) -> Line:
     return np.array([left, left, end]), np.array([top, bottom, bottom])
 
 
-_SOLVERS: dict[str, Callable[[Floats, float], Floats]] = {
-    "sum": lambda a, level: level - a,
-    "linear": lambda a, level: math.sqrt(6) * level - a,
-    "sigmoid_sum": lambda a, level: _logit(level - a),
-    "sigmoid_product": lambda a, level: _logit(level / sigmoid(a)),
-}
-"""The cm that gives a rule's score at each asv."""
-
-
 def rule_boundary(system: FittedSystem, level: float, window: Window) -> Line:
     """Where the score of a system equals a level, in the plane of the pair that it fuses."""
-    (x_low, x_high), (y_low, y_high) = window
     if system.rho is not None:
         rho = float(system.rho)
         return _nonlinear_line(window, 1 - rho, rho, level)
     if system.rule == "cascade":
-        return _corner(level, level, x_high, y_high)
-    x, rule = np.linspace(x_low, x_high, POINTS), name_of(system.rule)
-    if rule not in _SOLVERS:
-        return x, _crossing(system, x, level, np.linspace(y_low, y_high, POINTS))
-    y = _SOLVERS[rule](x, level)
-    if rule.startswith("sigmoid"):  # steep where the sigmoid saturates: by cm as well
-        x, y = _with_steep_ends(rule, x, y, level, (y_low, y_high))
-    return x, y
+        return _corner(level, level, window[0][1], window[1][1])
 
+    def above(a: Floats, c: Floats) -> NDArray[np.bool_]:
+        return np.asarray(fuse(system.rule, None, a.ravel(), c.ravel()) > level).reshape(a.shape)
 
-def _crossing(system: FittedSystem, x: Floats, level: float, c: Floats) -> Floats:
-    """The first cm at each asv where a rule of others passes the level; NaN where it never does."""
-    asv, cm = (part.ravel() for part in np.meshgrid(x, c, indexing="ij"))
-    above = (fuse(system.rule, None, asv, cm) > level).reshape(len(x), len(c))
-    turns = np.diff(above, axis=1) != 0
-    return np.where(turns.any(axis=1), c[1:][turns.argmax(axis=1)], np.nan)
-
-
-def _with_steep_ends(
-    rule: str, x: Floats, y: Floats, level: float, window: tuple[float, float]
-) -> Line:
-    """Add the asv that gives the level at each cm, and order the points by asv."""
-    c = np.linspace(*window, POINTS)
-    a = level - sigmoid(c) if rule == "sigmoid_sum" else _logit(level / sigmoid(c))
-    keep_x, keep_a = np.isfinite(y), np.isfinite(a)
-    x, y = np.concatenate([x[keep_x], a[keep_a]]), np.concatenate([y[keep_x], c[keep_a]])
+    a, c = (np.linspace(*ends, POINTS) for ends in window)
+    x, y = _crossings(above, a, c)
+    other_y, other_x = _crossings(lambda cm, asv: above(asv, cm), c, a)  # where it is steep
+    x, y = np.concatenate([x, other_x]), np.concatenate([y, other_y])
     order = np.lexsort((-y, x))
     return x[order], y[order]
+
+
+def _crossings(
+    above: Callable[[Floats, Floats], NDArray[np.bool_]], at: Floats, by: Floats
+) -> Line:
+    """The first place along one axis, at places of the other, where a score passes the level."""
+    sides = above(*np.meshgrid(at, by, indexing="ij"))
+    turns = np.diff(sides, axis=1)
+    there = turns.any(axis=1)
+    at, found = at[there], turns.argmax(axis=1)[there]
+    low, high, side = by[found], by[found + 1], sides[there, found]
+    for _ in range(50):  # bisections: to the last bits
+        middle = (low + high) / 2
+        same = above(at, middle) == side
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    return at, high
 
 
 def policy_boundaries(costs: CostModel, window: Window) -> dict[str, Line]:
