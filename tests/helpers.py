@@ -68,6 +68,18 @@ def content(path: Path) -> bytes:
     return json.dumps(_undated(json.loads(found))).encode()
 
 
+def results_in(folder: Path, *suffixes: str) -> dict[str, bytes]:
+    """Content of the results in a folder, without logs and checkpoints of the training.
+
+    Args:
+        folder: The folder.
+        suffixes: Kinds of files; by default all.
+    """
+    found = [p for p in sorted(folder.rglob("*")) if p.is_file() and "training" not in p.parts]
+    kept = [p for p in found if not suffixes or p.suffix in suffixes]
+    return {str(p.relative_to(folder)): content(p) for p in kept}
+
+
 def _undated(found: Any) -> Any:
     if isinstance(found, dict):
         return {k: _undated(v) for k, v in found.items() if k not in ("date", "sha256")}

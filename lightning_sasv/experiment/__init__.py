@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 
 from lightning_sasv.console import print_notes
 from lightning_sasv.errors import InputError
-from lightning_sasv.experiment.launch import LauncherOptions, Setting
 from lightning_sasv.experiment.recipe import Recipe, make_corpus, parse_seeds
 from lightning_sasv.experiment.sweep import sweep
 from lightning_sasv.experiment.workers import Workers, usable_processes
@@ -27,6 +26,10 @@ __all__ = ["CorpusSettings", "ModelSettings", "TableResults", "TrainerSettings",
 
 Launcher = Literal["here", "local", "slurm"]
 """Where an experiment runs."""
+
+Setting = str | int | bool | float
+LauncherOptions = dict[str, Setting | list[Setting] | dict[str, Setting]]
+"""Parameters for submitit: what they are called there, and values."""
 
 
 @dataclass(frozen=True)
@@ -219,26 +222,38 @@ def table(
         pieces = ceil(sum(not file.exists() for file in files) / stack)
         here = processes if launcher == "here" else 1
         workers.keep(usable_processes(pieces, here, threads) - 1)  # they import meanwhile
-        from lightning_sasv.experiment.launch import launch
-        from lightning_sasv.experiment.run import Job, failures
+        from lightning_sasv.experiment.run import Job, run_job
 
         wanted = _usable(recipe, wanted)
         chosen = (tuple(numbers), tuple(wanted), folder, replicates, stack)
         job = Job(recipe, *chosen, own=own_systems(wanted))
-        launch(job, launcher, processes, launcher_options, overwrite, workers)
-        from lightning_sasv.fusion import failure_lines
-        from lightning_sasv.report.sure import draw_seed
-        from lightning_sasv.report.table1 import order_checks
-        from lightning_sasv.report.table1_text import write_table
+        if launcher == "here":
+            run_job(job, overwrite, processes, workers)
+        else:
+            from lightning_sasv.experiment.launch import launch
 
-        found, failed = [read_metrics(file) for file in files], failures(job)
-        names = [name for name in wanted if name not in failed]
-        link_scores(folder, numbers)
-        draws = [draw_seed(file.parent, names, replicates) for file in files] if replicates else []
-        shown = write_table(folder, found, names, draws, paper, failure_lines(failed))
-    whole = twin_words(found[0]) == ["simulated, scale 1"] and trainer.max_epochs >= 10
+            launch(job, launcher, launcher_options, overwrite)
+        return _written(job, files, paper)
+
+
+def _written(job: Any, files: Sequence[Path], paper: bool) -> TableResults:
+    """The table of a job that has been run, once it is written."""
+    from lightning_sasv.experiment.run import failures
+    from lightning_sasv.fusion import failure_lines
+    from lightning_sasv.report.sure import draw_seed
+    from lightning_sasv.report.table1 import order_checks
+    from lightning_sasv.report.table1_text import write_table
+
+    found, failed, draws = [read_metrics(file) for file in files], failures(job), []
+    names = [name for name in job.systems if name not in failed]
+    link_scores(job.out, job.seeds)
+    if job.replicates:
+        draws = [draw_seed(file.parent, names, job.replicates) for file in files]
+    shown = write_table(job.out, found, names, draws, paper, failure_lines(failed))
+    epochs = job.recipe.trainer["max_epochs"]
+    whole = twin_words(found[0]) == ["simulated, scale 1"] and epochs >= 10
     checks = order_checks(shown.rows) if whole else []
-    return TableResults(folder, shown.rows, shown.remarks, checks, shown.warnings, shown.pairs)
+    return TableResults(job.out, shown.rows, shown.remarks, checks, shown.warnings, shown.pairs)
 
 
 def _checked(

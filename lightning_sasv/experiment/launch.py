@@ -1,4 +1,4 @@
-"""Running jobs here, in processes of their own, or on a SLURM cluster.
+"""Running jobs in processes of their own, or on a SLURM cluster.
 
 Parameters for submitit may end up as lines of a batch script, which is a program. The user may type
 them all. A configuration or sweep file that is not trusted may ask for resources; it gives no
@@ -30,13 +30,8 @@ from lightning_sasv.signals import held
 from lightning_sasv.terminal import clean
 
 if TYPE_CHECKING:
-    from lightning_sasv.experiment import Launcher
+    from lightning_sasv.experiment import LauncherOptions
     from lightning_sasv.experiment.run import Job
-    from lightning_sasv.experiment.workers import Workers
-
-Setting = str | int | bool | float
-LauncherOptions = dict[str, Setting | list[Setting] | dict[str, Setting]]
-"""Parameters for submitit: what they are called there, and values."""
 
 _SHARED = (
     *("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node"),
@@ -62,33 +57,23 @@ def split_job(job: Job) -> list[Job]:
 
 
 def launch(
-    job: Job,
-    launcher: Launcher = "here",
-    processes: int | None = None,
-    options: LauncherOptions | None = None,
-    overwrite: bool = False,
-    workers: Workers | None = None,
-) -> str:
-    """Run a job and return the key of its results.
+    job: Job, launcher: str, options: LauncherOptions | None = None, overwrite: bool = False
+) -> None:
+    """Run a job as several, one for each stack of seeds, submitted through submitit.
 
     Args:
         job: What to run.
-        launcher: ``here`` on this machine; ``local`` and ``slurm`` as jobs of their own, one for
-            each stack of seeds, submitted through submitit (extra ``slurm``).
-        processes: Processes of launcher ``here``; by default as many as there are cores.
+        launcher: ``local``, on this machine, or ``slurm``.
         options: Parameters for submitit, e.g. ``{"slurm_partition": "gpu", "timeout_min": 60}``.
         overwrite: Remove the results that are in ``job.out`` first.
-        workers: Processes that are getting ready already, for launcher ``here``.
     """
-    from lightning_sasv.experiment.run import begin, run_job
+    from lightning_sasv.experiment.run import begin
 
-    if launcher == "here":
-        return run_job(job, overwrite, processes, workers)
     folder, options = _fresh(job.out / "jobs"), options or {}
     executor = _executor(launcher, folder, options, job.recipe.threads)
     jobs: list[Waited] = []
     with _leaving_nothing(job.out, jobs):
-        _, key, missing = begin(job, overwrite)  # a mistake is reported before any submission
+        _, _, missing = begin(job, overwrite)  # a mistake is reported before any submission
         parts = [replace(part, progress=False) for part in split_job(job)]
         wanted = [part for part in parts if set(part.seeds) & set(missing)]
         if launcher == "slurm" and wanted:
@@ -102,7 +87,6 @@ def launch(
                     jobs.append(Waited(_submit(executor, part, launcher), part.seeds))
                 jobs[-1].tell("submitted")
             _wait(jobs, launcher, folder)
-    return key
 
 
 @contextmanager

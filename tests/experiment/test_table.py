@@ -36,10 +36,10 @@ from lightning_sasv.results import read_metrics, read_results
 from lightning_sasv.scores import read_scores
 from tests.helpers import (
     best_checkpoint,
-    content,
     failure_of,
     metrics_in,
     quiet_trainer,
+    results_in,
     shared_data,
 )
 
@@ -49,15 +49,6 @@ SMALL = ["--data.scale", "0.02", "--epochs", "2", "--replicates", "50", "--proce
 def table(out: Path, *args: str, seeds: str = "1-2") -> dict[str, Any]:
     main(["table", "--out", str(out), "--seeds", seeds, *SMALL, *args])
     return metrics_in(out)
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """Content of everything but the training logs."""
-    return {
-        str(p.relative_to(folder)): content(p)
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and "training" not in p.parts
-    }
 
 
 @pytest.fixture(scope="module")
@@ -166,14 +157,14 @@ def test_headline_is_the_mean_with_its_interval_of_seeds_and_speakers(
 def test_finished_seeds_are_not_trained_again_and_every_page_says_simulated(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = files(finished)
+    before = results_in(finished)
 
     def fail(*_: Any) -> None:
         raise AssertionError("trained again")
 
     monkeypatch.setattr(run_module, "train_stack", fail)
     table(finished)
-    assert files(finished) == before
+    assert results_in(finished) == before
     typeset = [line for line in (finished / "table.tex").read_text().splitlines() if line[0] != "%"]
     shown = capsys.readouterr().out, (finished / "table.md").read_text(), "".join(typeset)
     assert all("Simulated" in text for text in shown)
@@ -214,10 +205,10 @@ def test_only_missing_seeds_and_systems_are_computed(
     ],
 )
 def test_what_was_removed_is_made_again(finished: Path, path: str) -> None:
-    before = files(finished)
+    before = results_in(finished)
     (finished / "seed1" / path).unlink()
     table(finished)
-    assert files(finished) == before
+    assert results_in(finished) == before
 
 
 @pytest.mark.parametrize(
@@ -232,11 +223,11 @@ def test_what_was_removed_is_made_again(finished: Path, path: str) -> None:
 def test_another_configuration_is_noticed(
     finished: Path, capsys: pytest.CaptureFixture[str], args: list[str], words: str
 ) -> None:
-    before = files(finished)
+    before = results_in(finished)
     message = failure_of(capsys, "table", "--out", finished, "--seeds", "1-2", *SMALL, *args)
     assert "another configuration" in message
     assert words in message
-    assert files(finished) == before
+    assert results_in(finished) == before
 
 
 def test_results_without_a_noted_recipe_are_not_mixed_either(finished: Path) -> None:
@@ -253,16 +244,16 @@ def test_overwrite_replaces_them(tmp_path: Path) -> None:
     table(out, "--systems", "B1")
     (out / "seedling").mkdir()
     (out / "seedling" / "mine.txt").write_text("not a result")
-    first = files(out)
+    first = results_in(out)
     table(out, "--systems", "B1", "--data.twin_seed", "5", "--overwrite", "true")
-    assert files(out).keys() == first.keys()
-    assert files(out) != first
+    assert results_in(out).keys() == first.keys()
+    assert results_in(out) != first
     assert (out / "seedling" / "mine.txt").exists()
-    kept = files(out)
+    kept = results_in(out)
     for mistake in (["--epochs", "0"], ["--data.root", "nowhere"], ["--hidden_dims", "[0]"]):
         with pytest.raises(SystemExit):
             table(out, "--systems", "B1", "--overwrite", "true", *mistake)
-        assert files(out) == kept
+        assert results_in(out) == kept
 
 
 def test_seed_checkpoint_can_be_tested(

@@ -27,7 +27,7 @@ from tests.experiment.jobs import (
     start_and_wait,
     wait_for,
 )
-from tests.helpers import content
+from tests.helpers import results_in
 
 pytestmark = pytest.mark.slow
 
@@ -35,17 +35,10 @@ SMALL = ["--seeds=1-3", "--seeds_per_job=2", "--systems=B1,L3c", "--data.scale=0
 SMALL += ["--epochs=2", "--replicates=40"]
 
 
-def results(folder: Path) -> dict[str, bytes]:
-    """Every result, without logs and checkpoints of the training."""
-    kept = (".json", ".csv", ".md", ".tex", ".safetensors", ".ckpt")
-    files = [p for p in folder.rglob("*") if p.is_file() and p.suffix in kept]
-    return {str(p.relative_to(folder)): content(p) for p in files if "training" not in p.parts}
-
-
 def test_two_processes_give_the_bits_of_one(tmp_path: Path) -> None:
     for number in ("1", "2"):
         main(["table", *SMALL, "--processes", number, "--out", str(tmp_path / number)])
-    one, two = results(tmp_path / "1"), results(tmp_path / "2")
+    one, two = results_in(tmp_path / "1"), results_in(tmp_path / "2")
     assert {"metrics.json", "seed3/scores/eval.csv", "seed3/checkpoints/best.ckpt"} <= one.keys()
     assert [name for name in one if one[name] != two[name]] == []
     groups = [p.read_text() for p in (tmp_path / "2" / "training").glob("*/group.json")]

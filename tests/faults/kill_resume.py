@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -25,7 +25,7 @@ from lightning_sasv.cli import main as run_command
 from lightning_sasv.commands.train import base_config
 from lightning_sasv.signals import ALL, exit_code
 from tests.faults.forks import finish
-from tests.helpers import content
+from tests.helpers import content, results_in
 
 FIT = ["fit", "--config", str(base_config().parent / "L3c.yaml"), "--data.scale=0.02"]
 FIT += ["--data.steps_per_block=4", "--trainer.max_epochs=6", "--trainer.accelerator=cpu"]
@@ -75,14 +75,12 @@ def fit_outcome(folder: Path) -> dict[str, object]:
     return outcome
 
 
-def table_outcome(folder: Path) -> dict[str, object]:
+def table_outcome(folder: Path) -> dict[str, bytes]:
     """Every result of ``table``, without logs and checkpoints of the training."""
-    files = [p for p in (folder / "out").rglob("*") if p.is_file() and "training" not in p.parts]
-    kept = [p for p in files if p.suffix in (".json", ".csv", ".md", ".tex", ".safetensors")]
-    return {str(p.relative_to(folder)): content(p) for p in kept}
+    return results_in(folder / "out", ".json", ".csv", ".md", ".tex", ".safetensors")
 
 
-CASES: dict[str, tuple[list[str], list[str], Callable[[Path], dict[str, object]]]] = {
+CASES: dict[str, tuple[list[str], list[str], Callable[[Path], Mapping[str, object]]]] = {
     "fit": (FIT, [*FIT, "--ckpt_path=last"], fit_outcome),
     "table": (TABLE, TABLE, table_outcome),
     "table in two processes": (SHARED, SHARED, table_outcome),

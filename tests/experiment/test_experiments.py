@@ -1,8 +1,14 @@
-"""experiments/small_corpus: cross-validation over speakers × attacks, and what it leaves out."""
+"""Experiments with programs of their own.
+
+``small_corpus``: cross-validation over speakers × attacks, and what it leaves out.
+``more_scores``: runs on the twin, and says what it leaves out.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +18,7 @@ import yaml
 
 from lightning_sasv.data import Corpus, make_twin
 from lightning_sasv.data.challenge import load_corpus
+from lightning_sasv.fitted import read_fitted_systems
 from lightning_sasv.models import SASVModule
 from lightning_sasv.trials import TrialClass
 
@@ -110,3 +117,21 @@ def test_the_mini_corpus_of_real_audio(choose: Any, shared: Path) -> None:
     assert len(list(choose.parts(corpus))) == 6 * 4
     [found] = choose.cross_validate(corpus, {**POINT, "epochs": 1}, ["B1"])
     assert 0 <= found["sasv_eer"] <= 1
+
+
+def test_more_scores_run_on_the_twin_alone(
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--scale", "0.02", "--data", "nowhere", "--out", "out"]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    runpy.run_path(str(repository / "experiments/more_scores/run.py"), run_name="__main__")
+    text = capsys.readouterr().out
+    assert "| Q3cv | four |" in text
+    assert "SASV 2022 is left out: no dev_scores.csv and eval_scores.csv in nowhere" in text
+    names = ("asv_first", "asv_second", "cm_first", "cm_second")
+    assert read_fitted_systems(tmp_path / "out/twin/four")["Q3cv"].columns.names == names
+    assert read_fitted_systems(tmp_path / "out/twin/pair")["M3"].columns.names == names[::2]
