@@ -11,7 +11,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from lightning_sasv.data.pickles import load_pickle
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path, write_arrays
 
@@ -91,6 +90,8 @@ class EmbeddingStore:
 
         Only numpy arrays and plain containers are admitted; see ``lightning_sasv.data.pickles``.
         """
+        from lightning_sasv.data.pickles import load_pickle
+
         content = load_pickle(path)
         if not isinstance(content, dict):
             raise InputError(

@@ -162,7 +162,7 @@ def read_trials(
     more = {name: table.text(name) for name in table.frame.columns if name not in used}
     rows = replace(_trial_list(table, "label" in table), more=more, where=table.where)
     found = _of_corpus(rows, of)
-    _refuse_unknown({**vars(found), **more}, table, of)
+    _check_values({**vars(found), **more}, table, of)
     return found
 
 
@@ -219,7 +219,7 @@ def _plain(table: ScoreTable, plain: bool) -> ScoreTable:
     return replace(table, frame=table.frame.with_columns(ids))
 
 
-def _refuse_unknown(columns: Mapping[str, Any], table: ScoreTable, of: Profile | None) -> None:
+def _check_values(columns: Mapping[str, Any], table: ScoreTable, of: Profile | None) -> None:
     """Refuse values that a corpus does not have, as a gender or an attack that nobody knows."""
     for name, pattern in of.values.items() if of is not None else ():
         words = columns[name].tolist() if columns.get(name) is not None else []
@@ -314,7 +314,7 @@ def read_utterances(
     if of is not None and (of.paths or of.plain):
         names["utterance"] = plain_paths(names["utterance"])
     columns = names | {n: table.text(n) for n in table.frame.columns if n not in names}
-    _refuse_unknown(columns, table, of)
+    _check_values(columns, table, of)
     return UtteranceList(**names, bonafide=bonafide, path=columns.get("path"), where=table.where)
 
 

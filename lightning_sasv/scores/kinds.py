@@ -284,8 +284,16 @@ def _next(row: int) -> int:
     return row + 1
 
 
-READERS = {"parquet": _read_parquet, "arrays": _read_arrays, "json-lines": _read_json_lines}
+_READERS = {"parquet": _read_parquet, "arrays": _read_arrays, "json-lines": _read_json_lines}
 """From a file to its columns, the line of each row, and what there is to say."""
+
+
+def read_kind(path: Path, kind: str, how: Reading) -> ScoreTable:
+    """A file that is no delimited text, of a kind that :func:`kind_of` gave."""
+    frame, line, notes = _READERS[kind](path)
+    frame, guessed = plain_types(path, frame), how.format is None
+    table = ScoreTable(frame, path, kind, line, guessed, notes=tuple(notes))
+    return canonical(table, layout_named(kind), how.labels)
 
 
 def read_frame(frame: Frame, how: Reading, columns: Mapping[str, str] | None = None) -> ScoreTable:

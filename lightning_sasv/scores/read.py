@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.scores.detect import Found, find_layout
-from lightning_sasv.scores.kinds import READERS, kind_of, plain_types
 from lightning_sasv.scores.layouts import (
     LAYOUTS,
     SCORES,
     Layout,
     is_fusible,
     is_number,
-    layout_named,
 )
 from lightning_sasv.scores.reading import Reading, canonical, layout_of, with_role
 from lightning_sasv.scores.table import (
@@ -31,6 +28,8 @@ from lightning_sasv.trials import Scores
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from lightning_sasv.scores.detect import Found
 
 
 def read_scores(path: str | Path, format: str | None = None, mend: bool = True) -> Scores:
@@ -67,8 +66,10 @@ def read_table(
 
 def read_plain(path: Path, how: Reading) -> ScoreTable:
     """A file as it stands: a score whose role only the labels of a key can tell is ``score``."""
+    from lightning_sasv.scores.kinds import kind_of, read_kind
+
     kind = kind_of(path, how.format)
-    table = as_said(_read_text(path, how) if kind == "text" else _read_kind(path, kind, how), how)
+    table = as_said(_read_text(path, how) if kind == "text" else read_kind(path, kind, how), how)
     layout = layout_of(table)
     if how.ids == "none":
         return table
@@ -89,15 +90,9 @@ def as_said(table: ScoreTable, how: Reading) -> ScoreTable:
     return replace(table, by_row=True) if how.ids == "none" else table
 
 
-def _read_kind(path: Path, kind: str, how: Reading) -> ScoreTable:
-    """A file that is no delimited text."""
-    frame, line, notes = READERS[kind](path)
-    frame, guessed = plain_types(path, frame), how.format is None
-    table = ScoreTable(frame, path, kind, line, guessed, notes=tuple(notes))
-    return canonical(table, layout_named(kind), how.labels)
-
-
 def _read_text(path: Path, how: Reading) -> ScoreTable:
+    from lightning_sasv.scores.detect import find_layout
+
     source, notes = load(path, how.mend)
     found = find_layout(path, source, how.format, how.labels)
     table = read_cells(path, source, found, how.labels)

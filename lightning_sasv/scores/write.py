@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import atomic_path
 from lightning_sasv.places import refuse
-from lightning_sasv.scores.kinds import write_arrays
 from lightning_sasv.scores.layouts import BONAFIDE_ATTACK, SCORES, STAR, Layout, layout_named
 from lightning_sasv.scores.table import ScoreTable, from_scores
 from lightning_sasv.trials import Scores
@@ -59,6 +58,8 @@ def write_table(
             frame.write_ndjson(file)
             return Path(path)
         if layout.name == "arrays":
+            from lightning_sasv.scores.kinds import write_arrays
+
             write_arrays(file, {one.name: one.to_numpy() for one in frame})
             return Path(path)
         _check_text(table, frame, layout)
