@@ -185,8 +185,7 @@ def _inversions(scorer: Scorer, trials: Scores) -> dict[str, int]:
 
 def _describe(scorer: Scorer, dev: Scores) -> dict[str, Any]:
     """Everything about a bundle that is not in the fitted system."""
-    import platform  # neither is needed to load one
-    from importlib.metadata import version
+    from lightning_sasv.frontends.manifest import versions  # not needed to load one
 
     system, rule, costs = scorer.system, scorer.rule, scorer.costs
     verdict = scorer.of(dev)
@@ -212,8 +211,7 @@ def _describe(scorer: Scorer, dev: Scores) -> dict[str, Any]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
             "lightning-sasv": __version__,
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("torch", "numpy", "safetensors")},
+            **versions("torch", "numpy", "safetensors"),
         },
     }
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lightning_sasv import gate
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import sha256
-from lightning_sasv.frontends.audio import SAMPLE_RATE, SAMPLES, Waveforms
+from lightning_sasv.frontends.audio import SAMPLE_RATE, Waveforms
 from lightning_sasv.tensor_files import read_tensor_file
 
 State = dict[str, Tensor]
@@ -147,7 +147,7 @@ def one_by_one(batch: Tensor) -> tuple[Tensor, ...]:
     return torch.split(batch, 1) if batch.device.type == "cpu" else (batch,)
 
 
-def repeat_pad(waveform: Tensor, samples: int = SAMPLES) -> Tensor:
+def repeat_pad(waveform: Tensor, samples: int) -> Tensor:
     """Exactly ``samples`` samples: the first ones, or the recording repeated end to end.
 
     Args:

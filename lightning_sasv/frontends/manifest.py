@@ -24,16 +24,17 @@ from lightning_sasv.places import EMBEDDINGS, check_folder
 MANIFEST = "manifest.json"
 FORMAT = "lightning_sasv.extraction/1"
 _PACKAGES = ("torch", "numpy", "scipy", "soundfile", "speechbrain", "safetensors")
+"""What can change an embedding."""
 T = TypeVar("T")
 _STEM = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 KEY = "shard"
 """What a manifest says of the part that its folder holds."""
 
 
-def _versions() -> dict[str, str]:
-    """Versions of everything that can change an embedding."""
-    found = {"lightning_sasv": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
+def versions(*packages: str) -> dict[str, str]:
+    """Versions of Python and of those packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in packages:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
@@ -73,7 +74,8 @@ class Manifest:
     def add_store(self, stem: str, **made: Any) -> None:
         """Record a finished store: what it was made of, with which versions, and when."""
         finished = datetime.now(UTC).isoformat(timespec="seconds")
-        self.add(stores={stem: made | {"versions": _versions(), "finished": finished}})
+        found = {"lightning_sasv": __version__} | versions(*_PACKAGES)
+        self.add(stores={stem: made | {"versions": found, "finished": finished}})
 
     def add(self, stores: dict[str, Any] | None = None, **content: Any) -> None:
         """Record stores beside those that are there, or where the utterances came from."""
