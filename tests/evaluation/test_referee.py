@@ -26,8 +26,11 @@ def judged(folder: Path, *claims: dict[str, Any]) -> list[Verdict]:
     return referee(str(file), replicates=199)
 
 
-def claim(metric: str, published: str, *files: Path, **more: Any) -> dict[str, Any]:
+def claim(
+    metric: str, published: str, *files: Path, key: Path | None = None, **more: Any
+) -> dict[str, Any]:
     listed = [{"path": str(path), "sha256": sha256(path)} for path in files]
+    listed += [{"path": str(key), "sha256": sha256(key), "role": "key"}] if key else []
     return {"system": "x", "metric": metric, "published": published, "files": listed, **more}
 
 
@@ -36,8 +39,7 @@ def test_claims_on_files_of_other_people(shared: Path, tmp_path: Path) -> None:
     cm, asv = foreign / "jspaw/L3_CM.txt", foreign / "jspaw/L3_ASV.txt"
     air = foreign / "air/ocsoftmax_checkpoint_cm_score.txt"
     scores, key = (foreign / f"voxsrc/VoxSRC2023_val{end}.txt" for end in ("_score", ""))
-    vox = claim("asv_eer", "4.347", scores, key)
-    vox["files"][1]["role"] = "key"
+    vox = claim("asv_eer", "4.347", scores, key=key)
     found = judged(
         tmp_path,
         claim("cm_eer", "14.75", cm),
@@ -66,8 +68,8 @@ def test_claims_on_files_of_other_people(shared: Path, tmp_path: Path) -> None:
 def test_costs_are_conventions_too(shared: Path, tmp_path: Path) -> None:
     fused = shared / "data/foreign/a5fusion/eval_scores_fused.csv"
     key = shared / "data/foreign/relaid/a5_track2_key.tsv"
-    track2 = claim("min_a_dcf", ".00057", shared / "data/foreign/relaid/a5_track2_score.tsv", key)
-    track2["files"][1]["role"] = "key"
+    scores = shared / "data/foreign/relaid/a5_track2_score.tsv"
+    track2 = claim("min_a_dcf", ".00057", scores, key=key)
     one, two = judged(tmp_path, track2, claim("min_a_dcf", "0.0303", fused))
     assert one.status == "equal under another convention (costs asvspoof5; 3 tried)"
     assert two.status.startswith("cannot be recomputed (")  # no labels
@@ -153,11 +155,8 @@ def test_a_paper_with_the_mean_of_six_seeds_against_one(shared: Path, tmp_path: 
     (found,) = judged(tmp_path, {**claim("sasv_eer", "20.46", file), "system": "B1"})
     assert found.cells[4] == "20.6144"
     assert found.status.startswith("differs, inside the interval by speaker (19.")
-    relaid = shared / "data/foreign/relaid"
-    track2 = claim(
-        "min_t_dcf", ".0909", relaid / "a5_track2_score.tsv", relaid / "a5_track2_key.tsv"
-    )
-    track2["files"][1]["role"] = "key"
+    scores, key = (shared / f"data/foreign/relaid/a5_track2_{n}.tsv" for n in ("score", "key"))
+    track2 = claim("min_t_dcf", ".0909", scores, key=key)
     fixed, own = ({"asv_rates": rates} for rates in ("asvspoof5", "0.1,0.1,0.5"))
     ours, fixed, own, legacy = judged(
         *(tmp_path, track2, {**track2, "options": fixed}, {**track2, "options": own}),
@@ -174,8 +173,7 @@ def test_points_of_costs_are_conventions_too(shared: Path, tmp_path: Path) -> No
     scores, key = (shared / f"data/foreign/voxsrc/VoxSRC2023_val{e}.txt" for e in ("_score", ""))
     found = evaluate([str(scores)], key=str(key), dcf="sre", ci="none")
     (values,) = found.metrics.values()
-    vox = claim("asv_min_dcf", f"{values['asv_min_dcf']:.4f}", scores, key)
-    vox["files"][1]["role"] = "key"
+    vox = claim("asv_min_dcf", f"{values['asv_min_dcf']:.4f}", scores, key=key)
     named = {"options": {"dcf": "voxsrc"}}
     cm = claim("cm_min_dcf", "0.5", shared / "data/foreign/jspaw/L3_CM.txt")
     equal = evaluate(cm["files"][0]["path"], cm_dcf="equal", ci="none").metrics["L3_CM"]
@@ -234,12 +232,9 @@ def test_the_papers_rows_on_the_real_scores(shared: Path, tmp_path: Path) -> Non
 
 
 def test_the_fusion_tool_of_asvspoof_5(shared: Path, tmp_path: Path) -> None:
-    files = (
-        shared / "data/foreign/a5fusion/eval_scores_fused.csv",
-        shared / "data/sasv2022/protocols/ASVspoof2019.LA.asv.eval.gi.trl.txt",
-    )
-    eer = claim("sasv_eer", "1.41539", *files, options={"ids": "none"})
-    eer["files"][1]["role"] = "key"
+    fused = shared / "data/foreign/a5fusion/eval_scores_fused.csv"
+    key = shared / "data/sasv2022/protocols/ASVspoof2019.LA.asv.eval.gi.trl.txt"
+    eer = claim("sasv_eer", "1.41539", fused, key=key, options={"ids": "none"})
     cost = {**eer, "metric": "min_a_dcf", "published": ".030589"}
     others = {**eer, "published": "1.41527"}, {**cost, "published": ".030267"}
     assert [one.status for one in judged(tmp_path, eer, cost, *others)] == [

@@ -1,4 +1,4 @@
-"""How the page looks in a real browser: names as text, both colour schemes, widths, paper."""
+"""How pages look in a real browser: names as text, colour schemes, widths, paper, many scores."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from lightning_sasv.cli import main
 from lightning_sasv.report import write_report
 from lightning_sasv.report.figures import FIGURES
+from tests.evaluation.test_many_scores import frame
 from tests.report.conftest import every_kind, write_folder
-from tests.report.driving import open_page, requests
+from tests.report.driving import choose, open_page, requests, settle
 
 pytestmark = pytest.mark.slow
 
@@ -160,3 +162,24 @@ def test_the_page_prints(browser: Any, small_page: Path) -> None:
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 4
     assert browser.execute_script("return document.querySelectorAll('svg.plot').length") > 15
     assert browser.get_log("browser") == []
+
+
+def test_more_than_two_scores_are_drawn_without_an_error(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for split, seed in (("dev", 0), ("eval", 1)):
+        frame(seed).write_csv(f"{split}.csv")
+    words = ["--systems", "Q3,L3,B1", "--worth", "--replicates", "0", "--out", "out", "--quiet"]
+    main(["fuse", "--dev", "dev.csv", "--eval", "eval.csv", *words])
+    main(["report", "out", "--replicates", "0", "--quiet"])
+    open_page(browser, tmp_path / "out/report.html")
+    for name in ("L3", "B1", "Q3"):
+        choose(browser, "system", name)
+        settle(browser)
+    assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
+    matrix = browser.find_elements("css selector", '[data-grid="score_matrix"] figure.panel')
+    assert len(matrix) == 6
+    text = browser.find_element("tag name", "main").text
+    assert "What each score is worth to Q3" in text
+    assert "NaN" not in text
