@@ -17,7 +17,7 @@ import pytest
 from lightning_sasv import gate
 from lightning_sasv.cli import main
 from lightning_sasv.errors import InputError
-from lightning_sasv.fitted import read_fitted
+from lightning_sasv.fitted import read_fitted, save_system
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.fusion.settings import PARTS
 from lightning_sasv.metrics.registry import METRICS, all_metrics
@@ -181,6 +181,46 @@ def test_a_metric_that_fails_is_undefined_and_says_why(site: Path) -> None:
     install(site, source, {"lightning_sasv.metrics": {"odd": f"{MODULE}:odd"}})
     scores = toy_scores(300)
     assert np.isnan(all_metrics(None, None, scores.asv, scores.label)["odd"])
+
+
+STAGES = """
+import numpy as np
+
+class Box:
+    def start(self, columns):
+        return {"scatter": 1.0}
+
+    def fit(self, points):
+        return {"scatter": np.ptp(points)}
+
+    def log_prob(self, state, points):
+        return -np.log(state["scatter"]) - np.abs(points).sum(axis=0)
+
+class Halves:
+    def start(self, columns):
+        return {"knots": np.zeros(columns), "llrs": np.zeros(2), "weight": np.ones((2, 2))}
+
+    def fit(self, scores, labels):
+        return self.start(len(scores)) | {"knots": -np.arange(len(scores))}
+
+    def apply(self, state, scores):
+        return scores[[0, -1]] / 2
+"""
+
+
+def test_values_of_a_package_may_have_the_names_of_ours(site: Path, tmp_path: Path) -> None:
+    entries = {
+        "densities": {"box": f"{MODULE}:Box"},
+        "calibrations": {"halves": f"{MODULE}:Halves"},
+    }
+    install(site, STAGES, {f"lightning_sasv.{group}": own for group, own in entries.items()})
+    scores = toy_scores(300)
+    several = np.column_stack([scores.asv, scores.asv**3]), scores.cm
+    for settings in ({"density": "box"}, {"calibration": "halves"}):
+        system = FusionSystem(**settings).fit(*several, scores.label)
+        again = read_fitted(save_system(tmp_path / "X.safetensors", system, {}))
+        assert again.values() == system.values()
+        assert again(*several).sasv.tolist() == system(*several).sasv.tolist()
 
 
 def test_nothing_of_a_package_is_imported_before_it_is_asked_for(installed: Path) -> None:

@@ -202,7 +202,7 @@ class Fusion:
             found["transform"] = dict(zip(columns.names, columns.transforms, strict=True))
         if "chosen.order" in state:
             found["chosen.order"] = ORDERS[int(state["chosen.order"])]
-        slopes = slopes_of(state)
+        slopes = slopes_of(self.config, state)
         return found | ({"slopes": slopes} if slopes else {})
 
     def start_state(self, columns: Columns | None = None) -> State:
@@ -351,7 +351,7 @@ class Fusion:
         if not state.get("fitted", False):
             raise InputError("it is not fitted")
         columns = columns_of(state)
-        check_shapes(state, self.start_state(columns))
+        self._check_shapes(state, self.start_state(columns))
         if not 0 <= state.get("chosen.order", 0) < len(ORDERS):
             raise InputError(f"chosen.order is {state['chosen.order']}, the number of no order")
         self.columns = columns
@@ -359,6 +359,29 @@ class Fusion:
             scores = self.fuse_pairs(state, np.zeros((len(columns.names), 1)))
         if not np.isfinite(scores).all():
             raise InputError(f"a trial of zeros is given the scores {np.ravel(scores).tolist()}")
+
+    def _check_shapes(self, state: State, expected: State) -> None:
+        """Raise unless a state has the names and shapes of another, and finite values.
+
+        Raises:
+            InputError: A value is missing, unknown, of another shape, or not finite.
+        """
+        if state.keys() != expected.keys():
+            odd = sorted(state.keys() ^ expected.keys())
+            raise InputError(f"missing or unknown values {odd}")
+        shapes = {name: value.shape for name, value in expected.items()}
+        if "transform.value" in state:
+            shapes["transform.value"] = state["transform.value"].shape  # as long as the others say
+        if self.config["calibration"] == "pav":
+            knots = state["calibration.knots"]
+            if knots.ndim != 2 or (np.diff(knots) < 0).any():
+                raise InputError("calibration.knots must ascend on both sides")
+            shapes |= dict.fromkeys(("calibration.knots", "calibration.llrs"), knots[:2].shape)
+        for name, value in state.items():
+            if value.shape != shapes[name] or not np.isfinite(value).all():
+                raise InputError(
+                    f"{name} must be finite and of shape {shapes[name]}, got {value.shape}"
+                )
 
     def _decided(self, trials: DevTrials) -> tuple[Columns, Config]:
         """Columns with the transform of each, and what else was chosen by cross-validation."""
@@ -400,27 +423,3 @@ class Fusion:
             return scores[0], scores[1]
         asv, cm = (scores[place].mean(0) for place in columns.used.sides())
         return asv, cm
-
-
-def check_shapes(state: State, expected: State) -> None:
-    """Raise unless a state has the names and shapes of another, and finite values.
-
-    Raises:
-        InputError: A value is missing, unknown, of another shape, or not finite.
-    """
-    if state.keys() != expected.keys():
-        odd = sorted(state.keys() ^ expected.keys())
-        raise InputError(f"missing or unknown values {odd}")
-    shapes = {name: value.shape for name, value in expected.items()}
-    if "transform.value" in state:
-        shapes["transform.value"] = state["transform.value"].shape  # as long as the others say
-    if "calibration.knots" in state:
-        knots = state["calibration.knots"]
-        if knots.ndim != 2 or (np.diff(knots) < 0).any():
-            raise InputError("calibration.knots must ascend on both sides")
-        shapes |= dict.fromkeys(("calibration.knots", "calibration.llrs"), knots[:2].shape)
-    for name, value in state.items():
-        if value.shape != shapes[name] or not np.isfinite(value).all():
-            raise InputError(
-                f"{name} must be finite and of shape {shapes[name]}, got {value.shape}"
-            )

@@ -24,7 +24,7 @@ from lightning_sasv.fusion.guards import (
     narrow,
     width_in_words,
 )
-from lightning_sasv.fusion.logistic import products
+from lightning_sasv.fusion.logistic import ORDERS, products
 from lightning_sasv.fusion.transforms import WORDS, apply_transforms
 from lightning_sasv.metrics.functional import eer
 from lightning_sasv.plugins import name_of
@@ -105,6 +105,8 @@ def examine(
         where: Names a trial.
     """
     config = {key: name_of(value) for key, value in config.items()}
+    if "chosen.order" in state:
+        config["order"] = ORDERS[int(state["chosen.order"])]
     scores, codes = trials.scores, trials.codes
     far = far_scores(scores, codes, config["trim"])
     kept = np.flatnonzero(~far.any(axis=0))
@@ -115,7 +117,7 @@ def examine(
     found += _narrow(config, state, seen.only(~far.any(axis=0)))
     if config["calibration"] == "monotone" and state:
         found += _held_at_zero(state, PAIR if config["density"] else seen.columns)
-    elif config["calibration"] in CALIBRATIONS:
+    else:
         found += _slopes(config, state)
     if fused is not None:
         found += _orders(trials.columns, scores[:, kept], codes[kept], fused[kept])
@@ -241,8 +243,8 @@ def _as_weighed(config: Config, state: State, points: Floats, code: TrialClass) 
 
 def _narrow(config: Config, state: State, trials: DevTrials) -> Iterator[Doubt]:
     """Columns in which a density is nearly singular, though not so much that it is an error."""
-    settings = {**config, "columns": trials.columns}
-    for code, column, variance in narrow(of_place("density", state), trials.codes):
+    settings, values = {**config, "columns": trials.columns}, of_place("density", state)
+    for code, column, variance in narrow(config["density"], values, trials.codes):
         found = width_in_words(code, column, variance, trials.scores, settings)
         yield Doubt("narrow", variance, *found)
 
@@ -258,7 +260,7 @@ def _held_at_zero(state: State, columns: Columns) -> Iterator[Doubt]:
 
 def _slopes(config: Config, state: State) -> Iterator[Doubt]:
     """Sides on which the calibration turns scores round, or takes no notice of them."""
-    for name, slope in slopes_of(state).items():
+    for name, slope in slopes_of(config, state).items():
         if slope <= 0:
             found = f"the calibration of the {name} side has no positive slope ({slope:.3g})"
             remedy = "a higher score should count more: check scores and labels of dev"
@@ -268,9 +270,11 @@ def _slopes(config: Config, state: State) -> Iterator[Doubt]:
             yield Doubt("slope", slope, found, remedy)
 
 
-def slopes_of(state: State) -> dict[str, float]:
-    """How steeply a calibration of one ASV and one CM score, or LLR, rises, by side."""
+def slopes_of(config: Config, state: State) -> dict[str, float]:
+    """How steeply a calibration of ours of one ASV and one CM score, or LLR, rises, by side."""
     weight, llrs = state.get("calibration.weight"), state.get("calibration.llrs")
+    if name_of(config["calibration"]) not in CALIBRATIONS:
+        return {}
     if weight is not None and weight.shape == (2, 2) and "calibration.quadratic" not in state:
         slopes = np.diagonal(weight)
     elif llrs is not None:

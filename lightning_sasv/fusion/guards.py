@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from lightning_sasv.checks import Codes, Floats, check_spread
 from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.columns import DevTrials
-from lightning_sasv.fusion.densities import COVARIANCE_FLOOR, Config, State
+from lightning_sasv.fusion.densities import COVARIANCE_FLOOR, DENSITIES, Config, State
 from lightning_sasv.fusion.logistic import products
 from lightning_sasv.fusion.transforms import domain
+from lightning_sasv.plugins import name_of
 from lightning_sasv.trials import TrialClass
 
 
@@ -105,20 +106,22 @@ def check_widths(values: State, scores: Floats, codes: Codes, settings: Config) 
     """
     if settings["columns"].one_each:
         return
-    for code, column, variance in narrow(values, codes):
+    for code, column, variance in narrow(name_of(settings["density"]), values, codes):
         if variance < SINGULAR:
             words = "; ".join(width_in_words(code, column, variance, scores, settings))
             raise SingularError(f"{settings['label']}{words}")
 
 
-def narrow(values: State, codes: Codes) -> Iterator[tuple[TrialClass, int, float]]:
-    """Classes and columns in which a density is nearly singular, the narrowest of each column.
+def narrow(
+    density: str | None, values: State, codes: Codes
+) -> Iterator[tuple[TrialClass, int, float]]:
+    """Classes and columns in which one of our densities is nearly singular.
 
     The variance is that of the class, or of the component, or of the scatter, before the floor.
     What has no more trials than columns is left out: it is always singular.
     """
     found = values.get("covariance", values.get("scatter"))
-    if found is None:
+    if density not in DENSITIES or found is None:
         return
     variances = np.diagonal(found, axis1=-2, axis2=-1) - COVARIANCE_FLOOR  # (3, …, d)
     weights = values.get("weight", np.ones(variances.shape[:-1]))

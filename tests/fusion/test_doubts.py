@@ -142,6 +142,19 @@ def test_a_class_needs_as_many_trials_as_are_fitted(trials, setting, parameters)
             assert f"{parameters} parameters" in one["text"]
 
 
+@pytest.mark.parametrize("order", ["linear", "squares", "quadratic"])
+def test_parameters_are_those_of_the_order_that_was_chosen(trials, order, monkeypatch):
+    monkeypatch.setattr("lightning_sasv.fusion.choice.ORDERS", (order,))
+    labels = trials[2].numpy()
+    kept = np.concatenate([np.flatnonzero(labels != 0)[:200], np.flatnonzero(labels == 0)[:5]])
+    given = [part.numpy()[kept] for part in trials]
+    system = build_system("Q3cv").fit(*given, speakers=np.arange(len(kept)) % 2)
+    assert system.choice.best.order == order
+    parameters = {"linear": 6, "squares": 10, "quadratic": 12}[order]
+    (few,) = [one for one in system.warnings if one["code"] == "few"]
+    assert f"fewer than the {parameters} parameters" in few["text"]
+
+
 def test_scores_the_wrong_way_round_are_named(trials):
     asv, cm, labels = trials
     system = build_system("B1c").fit(-asv, cm, labels)
