@@ -60,7 +60,7 @@ def trials_of(profile: Profile, split: str, protocols: Path) -> TrialList:
     path = find_file(protocols, *files.lists)
     details = [(p, files.details[name]) for name in files.details for p in protocols.rglob(name)]
     layout = next(one for name, one in files.lists.items() if path.match(name))
-    return read_trials(path, layout, details[0] if details else None, profile.where, profile)
+    return read_trials(path, layout, details[0] if details else None, profile)
 
 
 def enrolment_lists(files: SetFiles, protocols: Path, present: bool = False) -> list[Path]:

@@ -27,6 +27,8 @@ TRAIN_PROTOCOL = "ASVspoof2019.LA.cm.train.trn.txt"
 TRIAL_PROTOCOL = "ASVspoof2019.LA.asv.{split}.gi.trl.txt"
 MARKER = "corpus.json"
 """File that says which corpus a folder holds; simulated ones carry it."""
+_ANY = Profile("any")
+"""A corpus of which nothing is known."""
 
 
 class _Rows:
@@ -139,8 +141,7 @@ def read_trials(
     path: str | Path,
     layout: str = TRIALS,
     details: tuple[Path, str] | None = None,
-    where: str | None = None,
-    of: Profile | None = None,
+    of: Profile = _ANY,
 ) -> TrialList:
     """Read an ASV trial list, ``speaker utterance attack key`` (key: target, nontarget, spoof).
 
@@ -149,13 +150,11 @@ def read_trials(
         layout: Its layout.
         details: A list that says more of its utterances, and its layout: whoever speaks there is
             the column ``test_speaker``.
-        where: Trials that count, e.g. ``subset=eval``.
-        of: The corpus, where ids are paths or trials name their enrolment.
+        of: The corpus, which says what its ids look like and which of its trials count.
     """
-    plain = of is not None and of.plain
-    table = where_equal(_trials(_read(path, layout), plain), where or None)
+    table = where_equal(_trials(_read(path, layout), of), of.where or None)
     if details is not None:
-        other = _plain(_read(*details), plain)
+        other = _plain(_read(*details), of)
         heard = other.frame.rename({"speaker": "test_speaker"})
         table = key_beside(replace(other, frame=heard), table)
     used = (*TEXT, "label", "cm_label")
@@ -177,7 +176,7 @@ def _names(table: ScoreTable, attack: np.ndarray) -> dict[str, Any]:
     return {"attack": attack} | {name: table.text(name) for name in TEXT if name in table}
 
 
-def _trials(table: ScoreTable, plain: bool = False) -> ScoreTable:
+def _trials(table: ScoreTable, of: Profile = _ANY) -> ScoreTable:
     """A list as one of trials: ``speaker`` is who is claimed, whoever is heard ``test_speaker``.
 
     Raises:
@@ -197,7 +196,7 @@ def _trials(table: ScoreTable, plain: bool = False) -> ScoreTable:
             f"{table.where(several[0])}: several utterances in one trial "
             f"({table.frame['utterance'][several[0]][:40]}); is it an enrolment list?"
         )
-    return _plain(table, plain)
+    return _plain(table, of)
 
 
 def _headed_by_enrolment(table: ScoreTable) -> bool:
@@ -209,34 +208,34 @@ def _headed_by_enrolment(table: ScoreTable) -> bool:
     return bool(re.search(r"\benroll?ment\b", first, re.I))
 
 
-def _plain(table: ScoreTable, plain: bool) -> ScoreTable:
+def _plain(table: ScoreTable, of: Profile) -> ScoreTable:
     """A list whose ids are those of the audio without the endings of its files."""
     import polars as pl
 
-    if not plain:
+    if not of.plain:
         return table
     ids = pl.col("utterance").str.replace(AUDIO_ENDING.pattern, "")
     return replace(table, frame=table.frame.with_columns(ids))
 
 
-def _check_values(columns: Mapping[str, Any], table: ScoreTable, of: Profile | None) -> None:
+def _check_values(columns: Mapping[str, Any], table: ScoreTable, of: Profile) -> None:
     """Refuse values that a corpus does not have, as a gender or an attack that nobody knows."""
-    for name, pattern in of.values.items() if of is not None else ():
+    for name, pattern in of.values.items():
         words = columns[name].tolist() if columns.get(name) is not None else []
         known = {word for word in set(words) if re.fullmatch(f"|-|{pattern}", word)}
         row = next((n for n, word in enumerate(words) if word not in known), None)
         if row is not None:
             raise InputError(
                 f"{table.where(row, name)}: {name} is {words[row]!r}; expected {pattern}: is it a "
-                f"list of another corpus than {of.name if of else ''}?"
+                f"list of another corpus than {of.name}?"
             )
 
 
-def _of_corpus(trials: TrialList, of: Profile | None) -> TrialList:
+def _of_corpus(trials: TrialList, of: Profile) -> TrialList:
     """Trials whose ids are paths or have endings, or whose speakers are enrolment utterances."""
-    if of is not None and of.ending:
+    if of.ending:
         return _without_ending(trials, of.ending.split())
-    if of is None or not (of.paths or of.pairwise):
+    if not (of.paths or of.pairwise):
         return trials
     speaker, probe = (plain_paths(names) for names in (trials.speaker, trials.utterance))
     attack = trials.attack
@@ -281,14 +280,18 @@ def plain_paths(names: np.ndarray) -> np.ndarray:
 
 def read_trials_to_score(path: str | Path) -> TrialList:
     """Read trials that need no labels: ``speaker utterance``, or any list or table with these."""
-    line = next(lines_of(Path(path), load(Path(path))[0]), (1, ""))[1]
+    from lightning_sasv.scores.kinds import kind_of
+
+    path, line = Path(path), ""
+    if kind_of(path, None) == "text":
+        _, line = next(lines_of(path, load(path)[0]), (1, ""))
     bare = len(line.split()) == 2 and "," not in line
     table = _trials(_read(path, UNLABELLED if bare else None))
     return _trial_list(table, "label" in table and not table.has_cm_labels)
 
 
 def read_utterances(
-    path: str | Path, layout: str = UTTERANCES, of: Profile | None = None
+    path: str | Path, layout: str = UTTERANCES, of: Profile = _ANY
 ) -> UtteranceList:
     """Read a CM protocol, ``speaker utterance - attack key`` (key: bonafide, spoof).
 
@@ -311,7 +314,7 @@ def read_utterances(
             )
     bonafide = spoofed == ("bonafide" if "label" in table else BONAFIDE_ATTACK)
     names = _names(table, np.where(bonafide, BONAFIDE_ATTACK, "spoof"))
-    if of is not None and (of.paths or of.plain):
+    if of.paths or of.plain:
         names["utterance"] = plain_paths(names["utterance"])
     columns = names | {n: table.text(n) for n in table.frame.columns if n not in names}
     _check_values(columns, table, of)

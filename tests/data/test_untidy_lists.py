@@ -14,7 +14,7 @@ import pytest
 
 from lightning_sasv.data.challenge import enrolment_lists, trials_of, utterances_of
 from lightning_sasv.data.profiles import Profile, profile_named
-from lightning_sasv.data.protocols import read_enrolment, read_trials
+from lightning_sasv.data.protocols import read_enrolment, read_trials, read_trials_to_score
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.lists import corpus_splits
 from tests.data.test_profiles import copy_golden
@@ -189,6 +189,9 @@ def test_headings_of_a_manifest_count_and_not_their_order(
     assert found.more["test_speaker"].tolist() == ["s0", "s1", "s2"]
     assert found.path is not None
     assert found.path.tolist() == ["x/0.wav", "x/1.wav", "x/2.wav"]
+    scored = read_trials_to_score(path)
+    assert scored.utterance.tolist() == ["u1", "u2", "u3"]
+    assert scored.label.tolist() == found.label.tolist() == [1, 2, 0]
 
 
 def test_utterances_that_enrol_in_the_place_of_a_model(tmp_path: Path) -> None:
