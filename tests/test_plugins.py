@@ -223,6 +223,25 @@ def test_values_of_a_package_may_have_the_names_of_ours(site: Path, tmp_path: Pa
         assert again(*several).sasv.tolist() == system(*several).sasv.tolist()
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def odd(asv, cm): return 1 / 0", "odd of another package fails (ZeroDivisionError"),
+        (
+            "class odd:\n    def __call__(self, asv, cm): return 1 / 0",
+            "odd of another package fails",
+        ),
+        ("def odd(asv, cm): return 1.0", "gives the shape (), expected (300,)"),
+    ],
+)
+def test_a_rule_that_fails_is_one_line(
+    site: Path, source: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(site, source, {"lightning_sasv.rules": {"odd": f"{MODULE}:odd"}})
+    Path("my.yaml").write_text("systems: {Odd: {rule: odd}}")
+    assert said in failure_of(capsys, *FUSE, "--systems", "my.yaml")
+
+
 def test_nothing_of_a_package_is_imported_before_it_is_asked_for(installed: Path) -> None:
     assert build_system("L3").config["density"] == "gaussian"
     assert "gaussian" in PARTS["density"]

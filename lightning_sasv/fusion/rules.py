@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lightning_sasv.checks import is_tensor
+from lightning_sasv.checks import Floats, is_tensor
 from lightning_sasv.decisions.policy import nonlinear_rule, nonlinear_score
 from lightning_sasv.errors import InputError
 from lightning_sasv.numerics import namespace, sigmoid
-from lightning_sasv.plugins import Other, Registry
+from lightning_sasv.plugins import Other, Registry, said_of
 
 Rule = Callable[[Any, Any], Any]
 
@@ -80,11 +80,28 @@ def as_rule(thing: Any, **settings: Any) -> Rule:
         raise InputError("it is no function of two arrays, or no class that takes these init_args")
 
     def rule(asv: Any, cm: Any) -> Any:
-        if not is_tensor(asv):
-            return np.asarray(one(asv, cm), float)
-        return asv.new_tensor(np.asarray(one(asv.numpy(force=True), cm.numpy(force=True)), float))
+        if is_tensor(asv):
+            return asv.new_tensor(rule(asv.numpy(force=True), cm.numpy(force=True)))
+        return shaped(call_other(one, asv, cm), np.shape(asv))
 
     return rule
+
+
+def call_other(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function of others gives; what fails in it is said in a line."""
+    try:
+        return function(*args)
+    except Exception as error:
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        raise InputError(f"{name} of another package fails ({said_of(error)})") from None
+
+
+def shaped(values: Any, shape: tuple[int, ...]) -> Floats:
+    """What a part of others gave, as numbers of a shape."""
+    found = np.asarray(values, float)
+    if found.shape != shape:
+        raise InputError(f"a stage of others gives the shape {found.shape}, expected {shape}")
+    return found
 
 
 PLAIN_RULES: Registry[Rule] = Registry(

@@ -16,9 +16,9 @@ from lightning_sasv.errors import InputError, meant
 from lightning_sasv.fusion.calibration import CALIBRATIONS
 from lightning_sasv.fusion.densities import DENSITIES, Config, Stage, State
 from lightning_sasv.fusion.logistic import ORDERS
-from lightning_sasv.fusion.rules import PLAIN_RULES
+from lightning_sasv.fusion.rules import PLAIN_RULES, call_other, shaped
 from lightning_sasv.fusion.transforms import CHOSEN
-from lightning_sasv.plugins import Other, Registry, as_other, said_of
+from lightning_sasv.plugins import Other, Registry, as_other
 from lightning_sasv.trials import TrialClass
 
 
@@ -67,12 +67,12 @@ def as_density(thing: Any, **settings: Any) -> Stage:
         return _stacked([one.start(columns)] * len(TrialClass))
 
     def fit(points: Floats, codes: Codes) -> State:
-        return _stacked([_call(one.fit, points[:, codes == code]) for code in TrialClass])
+        return _stacked([call_other(one.fit, points[:, codes == code]) for code in TrialClass])
 
     def apply(state: State, points: Floats) -> Floats:
         states = [{name: state[name][code] for name in state} for code in TrialClass]
-        found = [_call(one.log_prob, own, points) for own in states]
-        spoof, target, nontarget = (_shaped(own, points.shape[1:]) for own in found)
+        found = [call_other(one.log_prob, own, points) for own in states]
+        spoof, target, nontarget = (shaped(own, points.shape[1:]) for own in found)
         return np.stack([target - nontarget, target - spoof])
 
     return _stage(start, fit, apply)
@@ -94,8 +94,8 @@ def as_calibration(thing: Any, **settings: Any) -> Stage:
     one: Calibration = _made(thing, ("start", "fit", "apply"), settings)
     return _stage(
         one.start,
-        lambda scores, codes: _call(one.fit, scores, codes),
-        lambda state, scores: _shaped(_call(one.apply, state, scores), (2, *scores.shape[1:])),
+        lambda scores, codes: call_other(one.fit, scores, codes),
+        lambda state, scores: shaped(call_other(one.apply, state, scores), (2, *scores.shape[1:])),
     )
 
 
@@ -107,22 +107,6 @@ def _made(thing: Any, names: tuple[str, ...], settings: dict[str, Any]) -> Any:
     if settings and not isinstance(thing, type):
         raise InputError("it is no class, and takes no init_args")
     return thing(**settings) if isinstance(thing, type) else thing
-
-
-def _call(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function of others gives; what fails in it is said in a line."""
-    try:
-        return function(*args)
-    except Exception as error:
-        name = function.__qualname__
-        raise InputError(f"{name} of another package fails ({said_of(error)})") from None
-
-
-def _shaped(values: Any, shape: tuple[int, ...]) -> Floats:
-    found = np.asarray(values, float)
-    if found.shape != shape:
-        raise InputError(f"a stage of others gives the shape {found.shape}, expected {shape}")
-    return found
 
 
 def _stacked(states: list[State]) -> State:
