@@ -215,7 +215,7 @@ def open_at_once(path: str | Path) -> BufferedReader:
     return open(path, "rb", opener=opened)
 
 
-def _read(path: str | Path, what: str) -> bytes:
+def _read(path: str | Path, what: str = "") -> bytes:
     """Content of a file; ``what`` it is, e.g. "sweep file", is part of the message if it fails.
 
     A device or pipe without end is left where the limit is reached.
@@ -255,9 +255,9 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def read_json(path: str | Path, what: str = "") -> Any:
+def read_json(path: str | Path) -> Any:
     """Content of a JSON file."""
-    return parse_json(_read(path, what), path)
+    return parse_json(_read(path), path)
 
 
 def write_json(path: str | Path, value: Any, *, indent: int = 1, sort_keys: bool = True) -> Path:

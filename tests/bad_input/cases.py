@@ -212,7 +212,7 @@ SCORE_FILES = [
     Case("interval", "evaluate good.csv --ci moon", ("ci", "moon", "'speaker-attack'")),
     Case("no replicates", "evaluate good.csv --ci trial --replicates 0", ("replicates", "0")),
     Case("key", "evaluate good.csv --key nowhere", ("nowhere",)),
-    Case("json into a file", "evaluate good.csv --json good.csv/x.json", ("good.csv",)),
+    Case("json into a file", "evaluate good.csv --ci=none --json=good.csv/x", ("good.csv",)),
     Case("costs below 0", "evaluate good.csv --costs negative.yaml", ("negative.yaml", "c_miss")),
     Case("costs of words", "evaluate good.csv --costs words.yaml", ("words.yaml",)),
     Case("fuse one", "fuse --dev good.csv", ("the following arguments are required: eval",)),
