@@ -52,6 +52,7 @@ _PLAIN = (
     (r"\. Got value: ", "; got "),
     (r", or [Ee]xpected an? ", ", or "),
     (r"[Ee]xpected an? (one of|null)", r"expected \1"),
+    (r"Unexpected config: (.{0,60}).*", r"a configuration has lines 'name: value', not \1"),
 )
 """How jsonargparse words a mistake, and what people call it."""
 
@@ -325,7 +326,11 @@ def _settings(
             yield from _settings(function, value, file, f"{inside}{name}")
     elif content is not None or key:
         name = function.__name__
-        raise InputError(f"{file}: {name} cannot use {key or content!r}{meant(key, known)}")
+        if not key:
+            raise InputError(
+                f"{file}: a configuration has lines 'name: value', not {content!s:.60}"
+            )
+        raise InputError(f"{file}: {name} cannot use {key!r}{meant(key, known)}")
 
 
 def option_names(function: Callable[..., Any]) -> list[str]:

@@ -148,6 +148,14 @@ EXPERIMENTS = [
     Case("no jobs", "table --launcher local --seeds_per_job 0 --out out", ("--seeds_per_job",)),
     Case("no jobs, checked", "table --seeds_per_job 0 --check", ("--seeds_per_job",)),
     Case("empty configuration", "fit --config empty.csv", ("empty.csv holds no settings",)),
+    *(
+        Case(f"scores as configuration of {command}", f"{command} --config good.csv", words)
+        for command, words in {
+            "fit": ("lines 'name: value', not speaker,",),
+            "table": ("good.csv: a configuration has lines",),
+            "evaluate": ("a configuration has lines",),
+        }.items()
+    ),
     Case("seed twice", "table --seeds 1,1 --out out", ("--seeds", "twice")),
     Case("table of no system", "table --systems L9 --out out", ("L9",)),
     Case("no epochs", "table --epochs 0 --out out", ("--trainer.max_epochs", "at least 1, got 0")),
