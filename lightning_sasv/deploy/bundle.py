@@ -93,8 +93,7 @@ def write_bundle(
     content["unsure"] = describe_unsure(unsure, scorer, sets)
     with atomic_folder(out, overwrite and kind_of(out) == BUNDLE) as folder:
         save_system(folder / FUSION, system, {"system": name, **origin})
-        columns = system.columns
-        Reference.of(dev, columns.names[columns.scores :]).save(folder / DEV)
+        Reference.of(system, dev).save(folder / DEV)
         content |= more(folder, scorer) if more is not None else {}
         unsure.save(folder)
         write_json(folder / METADATA, content, indent=2)

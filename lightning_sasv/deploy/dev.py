@@ -7,7 +7,7 @@ third verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,12 +46,10 @@ class Reference:
     speaker: Groups | None
 
     @classmethod
-    def of(cls, dev: Scores, quality: Sequence[str] = ()) -> Reference:
-        """The reference that dev trials make; ``quality`` names further columns that are fused."""
-        rows = [*np.atleast_2d(dev.asv.T), *np.atleast_2d(dev.cm.T)]
-        rows += [dev.extra[name] for name in quality]
+    def of(cls, system: FittedSystem, dev: Scores) -> Reference:
+        """The reference that dev trials make for a system."""
         speaker = None if dev.speaker is None else numbered(dev.speaker)
-        return cls(np.stack(rows).astype(np.float64), as_labels(dev.label), speaker)
+        return cls(checked_scores(system, dev), as_labels(dev.label), speaker)
 
     def save(self, path: Path) -> None:
         """Write it, atomically."""
@@ -78,10 +76,6 @@ class Reference:
             return cls(scores.astype(np.float64), as_labels(label), speaker)
         except (KeyError, ValueError, TypeError, OSError) as error:
             raise InputError(f"{path} is damaged ({error}); export the bundle again") from None
-
-    def of_class(self, code: TrialClass) -> Floats:
-        """Scores of the trials of a class, (columns, trials)."""
-        return self.scores[:, self.label == code]
 
 
 def numbered(names: np.ndarray) -> Groups:

@@ -249,21 +249,19 @@ def measure(
     return replace(found, verdict=verdict, reasons=reasons)
 
 
-def outside(
-    scorer: Scorer, reference: Reference, new: Floats, level: float = LEVEL
-) -> np.ndarray | None:
+def outside(scorer: Scorer, reference: Reference, new: Floats) -> np.ndarray | None:
     """Which trials are outside what dev measured; ``None`` where dev cannot say.
 
-    All its conformal p-values are at most ``level`` there, see :class:`Measured`. Too small a class
+    All its conformal p-values are at most ``LEVEL`` there, see :class:`Measured`. Too small a class
     of dev cannot say it, nor one whose scores are all alike.
     """
     columns = scorer.system.columns.without_quality()
     judged, found = columns.scores, scorer.measured
     with suppress(InputError):
         found = found or measured_by(reference.scores[:judged], reference.label, columns)
-    if found is None or found.least_level > level:
+    if found is None or found.least_level > LEVEL:
         return None
-    return found.outside(new[:judged], level)
+    return found.outside(new[:judged], LEVEL)
 
 
 def _replicates(

@@ -273,8 +273,8 @@ def _between_classes(folder: Path) -> float | None:
     if not (folder / DEV).is_file():
         return None
     dev = Reference.load(folder, 2)
-    of_class = (dev.of_class(code)[0] for code in (TrialClass.TARGET, TrialClass.NONTARGET))
-    return float(np.mean([np.median(scores) for scores in of_class]))
+    classes = TrialClass.TARGET, TrialClass.NONTARGET
+    return float(np.mean([np.median(dev.scores[0, dev.label == code]) for code in classes]))
 
 
 def holds_graphs(front_ends: Mapping[str, Any]) -> bool:

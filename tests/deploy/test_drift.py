@@ -78,9 +78,10 @@ def test_real_drift_is_seen_and_known_values_come_out(
     real: tuple[Scores, Scores], real_systems: dict[str, FusionSystem]
 ) -> None:
     dev, new = real
-    reference, rows = Reference.of(dev), np.stack([new.asv, new.cm])
+    scorer, rows = scorer_of(real_systems["L3t"], dev), np.stack([new.asv, new.cm])
     assert new.speaker is not None
-    found = measure(scorer_of(real_systems["L3t"], dev), reference, rows, numbered(new.speaker))
+    reference = Reference.of(scorer.system, dev)
+    found = measure(scorer, reference, rows, numbered(new.speaker))
     assert (found.trials, found.speakers) == (102_579, 48)
     distances = [one.distance for one in found.scores.values()]
     assert distances == pytest.approx([0.178, 0.229], abs=5e-4)
@@ -88,7 +89,7 @@ def test_real_drift_is_seen_and_known_values_come_out(
     halves = [one.dev_halves for one in found.scores.values()]
     assert halves == pytest.approx([0.152, 0.082], abs=0.015)
     assert found.verdict == SCORES
-    far = outside(scorer_of(real_systems["L3t"], dev), reference, rows)
+    far = outside(scorer, reference, rows)
     assert far is not None
     shares = [100 * far[new.label == code].mean() for code in range(3)]
     assert shares == pytest.approx([10.7, 0.22, 0.25], abs=0.05)
@@ -139,8 +140,8 @@ def test_few_spoofs_of_a_new_attack_show_in_the_share_outside(
     """Of 5 % spoofs of one attack among bona fide trials at 90 to 5."""
     dev, new = real
     assert new.attack is not None
-    rows = np.stack([new.asv, new.cm])
-    far = outside(scorer_of(real_systems["L3t"], dev), Reference.of(dev), rows)
+    scorer, rows = scorer_of(real_systems["L3t"], dev), np.stack([new.asv, new.cm])
+    far = outside(scorer, Reference.of(scorer.system, dev), rows)
     assert far is not None
     parts = [far[new.label == 1], far[new.label == 2], far[new.attack == attack]]
     found = sum(p * one.mean() for p, one in zip((0.9, 0.05, 0.05), parts, strict=True))
