@@ -33,37 +33,30 @@ _READ = frozenset({b"host", b"authorization", b"content-length"})
 TEXT_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a service takes.
+@dataclass(eq=False, repr=False)  # its token is not shown
+class Guard:
+    """Stands before an application.
 
     Attributes:
+        app: The application.
+        gauges: Counts what is answered.
         upload_bytes: Bytes of recordings of one request.
         body_seconds: Seconds in which a body must have come in.
         waiting: Requests of recordings that are worked on or wait.
         token: What clients must show; ``None`` lets everybody in.
         hosts: Names that clients may call the service by where there is no token, so that no page
             of another site can speak to it.
+        busy: Requests of recordings that are here now.
     """
 
+    app: App
+    gauges: Gauges
     upload_bytes: int
     body_seconds: float
     waiting: int
     token: str | None
     hosts: tuple[str, ...]
-
-
-class Guard:
-    """Stands before an application.
-
-    Args:
-        app: The application.
-        limits: What it takes.
-        gauges: Counts what is answered.
-    """
-
-    def __init__(self, app: App, limits: Limits, gauges: Gauges) -> None:
-        self.app, self.limits, self.gauges, self.busy = app, limits, gauges, 0
+    busy: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -86,7 +79,7 @@ class Guard:
             if refused is not None:
                 await _refuse(answer, *refused)
             else:
-                most = self.limits.upload_bytes if upload else TEXT_BYTES
+                most = self.upload_bytes if upload else TEXT_BYTES
                 await self.app(scope, self._limited(receive, most), answer)
         except asyncio.CancelledError:  # the time that is left after SIGTERM is over
             if begun:
@@ -99,26 +92,25 @@ class Guard:
 
     def _refusal(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         """Status and reason of a request that is not to be looked at."""
-        limits = self.limits
-        if limits.token is None:
+        if self.token is None:
             host = headers.get(b"host", b"").decode("latin-1")
-            if host not in limits.hosts and host.rpartition(":")[0] not in limits.hosts:
+            if host not in self.hosts and host.rpartition(":")[0] not in self.hosts:
                 return 421, "this service is not known by that name"
         elif path not in OPEN:
             shown = headers.get(b"authorization", b"")
-            if not hmac.compare_digest(shown, f"Bearer {limits.token}".encode()):
+            if not hmac.compare_digest(shown, f"Bearer {self.token}".encode()):
                 return 401, "a token is needed: Authorization: Bearer TOKEN"
-        most = limits.upload_bytes if path == UPLOAD else TEXT_BYTES
+        most = self.upload_bytes if path == UPLOAD else TEXT_BYTES
         declared = headers.get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > most:
             return 413, f"at most {most} bytes are taken"
-        if path == UPLOAD and self.busy >= limits.waiting:
+        if path == UPLOAD and self.busy >= self.waiting:
             return 503, "too many recordings are waiting; try again"
         return None
 
     def _limited(self, receive: Receive, most: int) -> Receive:
         """``receive`` that counts bytes and time until the body is there."""
-        taken, deadline, whole = 0, time.monotonic() + self.limits.body_seconds, False
+        taken, deadline, whole = 0, time.monotonic() + self.body_seconds, False
 
         async def limited() -> Message:
             nonlocal taken, whole

@@ -100,18 +100,17 @@ def serve(
         scorer, verifier = _load(bundle, cm, asv, fingerprint)
         from lightning_sasv.service.app import create_app
         from lightning_sasv.service.gauges import Gauges
-        from lightning_sasv.service.guard import Guard, Limits
+        from lightning_sasv.service.guard import Guard
 
         number, gauges = workers or cores(), Gauges()
         names = ("127.0.0.1", "localhost", "[::1]", host)
-        size = int(upload_mb * 1e6)
-        limits = Limits(size, body_seconds, number + queue, token, names)
+        limits = int(upload_mb * 1e6), body_seconds, number + queue, token, names
         with ThreadPoolExecutor(number, "verify") as pool:
             app = create_app(scorer, verifier, Path(bundle), speakers, pool, gauges)
             where = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
             note = f"{scorer.metadata['system']} at {where} (the form), {where}/docs; Ctrl-C stops"
             simulated = [SIMULATED] if verifier is not None and scorer.system.simulated else []
-            guarded = Guard(app, limits, gauges)
+            guarded = Guard(app, gauges, *limits)
             _run(guarded, listener, connections, grace, partial(tell, [*simulated, note]))
 
 
