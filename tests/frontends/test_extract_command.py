@@ -14,6 +14,7 @@ from lightning_sasv.data import EmbeddingStore
 from lightning_sasv.data.challenge import load_corpus
 from lightning_sasv.frontends.audio import read_audio
 from tests.frontends.toys import Wide, write_corpus, write_tone
+from tests.helpers import failure_of
 
 CM = "{class_path: tests.frontends.toys.Moments}"
 ASV = "{class_path: tests.frontends.toys.Wide, init_args: {gain: 3.0}}"
@@ -26,15 +27,6 @@ def audio(tmp_path: Path) -> Path:
 
 def run(*args: object) -> None:
     cli.main(["extract", *map(str, args)])
-
-
-def fails(capsys: pytest.CaptureFixture[str], *args: object) -> str:
-    with pytest.raises(SystemExit) as end:
-        run(*args)
-    assert end.value.code == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    return message
 
 
 def test_a_corpus_in_asvspoof_layout(
@@ -96,7 +88,7 @@ def test_failures_are_listed_at_the_end(tmp_path: Path, capsys: pytest.CaptureFi
     assert "cm_embd: 8 embeddings" in said
     assert said.count("cm_embd lacks w") == 10
     assert "and 2 more; manifest.json lists them all" in said
-    message = fails(capsys, *words, "--strict")
+    message = failure_of(capsys, "extract", *words, "--strict")
     assert "12 of 20 recordings could not be embedded (--strict), first w08" in message
 
 
@@ -126,7 +118,7 @@ def test_the_network_of_the_documentation(
 def test_nothing_could_be_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "list.txt").write_text("absent\n")
     words = ("--audio", tmp_path, "--protocol", tmp_path / "list.txt", "--out", tmp_path / "out")
-    message = fails(capsys, *words, "--only", "cm", "--cm", CM)
+    message = failure_of(capsys, "extract", *words, "--only", "cm", "--cm", CM)
     assert "none of the recordings could be embedded" in message
     assert not list((tmp_path / "out").glob("*.safetensors"))
 
@@ -150,5 +142,6 @@ def test_networks_that_cannot_be_made(
 ) -> None:
     write_tone(tmp_path / "wavs" / "a.wav", 300)
     words = ("--audio", tmp_path / "wavs", "--out", tmp_path / "out", "--only", "cm")
-    message = fails(capsys, *words, "--cm", network)
+    message = failure_of(capsys, "extract", *words, "--cm", network)
     assert any(part in message for part in says.split("|"))
+    assert message.count("\n") == 1
