@@ -54,13 +54,17 @@ def load_embeddings(root: Path, stem: str) -> EmbeddingStore:
     return EmbeddingStore.load(path) if path.suffix == SUFFIX else EmbeddingStore.from_pickle(path)
 
 
+def _list_of(lists: Mapping[str, str], protocols: Path) -> tuple[Path, str]:
+    """The list of a set that is there, and its layout."""
+    path = find_file(protocols, *lists)
+    return path, next(layout for name, layout in lists.items() if path.match(name))
+
+
 def trials_of(profile: Profile, split: str, protocols: Path) -> TrialList:
     """The trials of a set of a corpus."""
     files: SetFiles = getattr(profile, split)
-    path = find_file(protocols, *files.lists)
     details = [(p, files.details[name]) for name in files.details for p in protocols.rglob(name)]
-    layout = next(one for name, one in files.lists.items() if path.match(name))
-    return read_trials(path, layout, details[0] if details else None, profile)
+    return read_trials(*_list_of(files.lists, protocols), details[0] if details else None, profile)
 
 
 def enrolment_lists(files: SetFiles, protocols: Path, present: bool = False) -> list[Path]:
@@ -81,8 +85,7 @@ def utterances_of(profile: Profile, protocols: Path) -> UtteranceList:
     """The training utterances of a corpus."""
     profile.need("train")
     lists = profile.train.lists if profile.train else {}
-    path = find_file(protocols, *lists)
-    return read_utterances(path, lists[path.name], profile)
+    return read_utterances(*_list_of(lists, protocols), profile)
 
 
 def _load_trials(root: Path, protocols: Path, split: str, profile: Profile) -> TrialSet:

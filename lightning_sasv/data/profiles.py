@@ -126,20 +126,18 @@ def _is_simple(pattern: str) -> bool:
 
 
 def _set_files(where: str, entry: Any) -> SetFiles:
-    lists, details = ((entry.get(n) if isinstance(entry, dict) else None) for n in _LISTS)
-    if not (lists and isinstance(lists, dict)) or not isinstance(details or {}, dict):
+    entry = entry if isinstance(entry, dict) else {}
+    lists, details = entry.get("lists"), entry.get("details") or {}
+    if not (lists and isinstance(lists, dict) and isinstance(details, dict)):
         raise InputError(f"{where}: expected lists, each with its layout")
     _refuse_unknown(where, entry, [one.name for one in fields(SetFiles)])
-    for layout in [*lists.values(), *(details or {}).values()]:
+    for layout in [*lists.values(), *details.values()]:
         layout_named(str(layout))
     groups = [group.split() for group in str(entry.get("enrolment", "")).split("|")]
     audio = str(entry.get("audio", "")).split()
-    for name in (*lists, *(details or {}), *(one for group in groups for one in group), *audio):
+    for name in (*lists, *details, *(one for group in groups for one in group), *audio):
         _check_name(where, name)
-    return SetFiles(lists, details or {}, tuple(map(tuple, filter(None, groups))), tuple(audio))
-
-
-_LISTS = ("lists", "details")
+    return SetFiles(lists, details, tuple(map(tuple, filter(None, groups))), tuple(audio))
 
 
 def _check_name(where: str, name: Any) -> None:
@@ -221,15 +219,12 @@ def _walk(root: Path, names: set[str]) -> Iterator[Path]:
 
 def lists_of(profile: Profile, root: Path) -> list[Path]:
     """Every list of a corpus below a folder."""
-    names = [
+    names = {
         name
         for _, files in profile.sets()
-        for name in (
-            *files.lists,
-            *files.details,
-            *(one for group in files.enrolment for one in group),
-        )
-    ]
+        for group in (files.lists, files.details, *files.enrolment)
+        for name in group
+    }
     return sorted({path for name in names for path in root.rglob(name)})
 
 

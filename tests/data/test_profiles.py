@@ -450,6 +450,9 @@ def test_a_corpus_of_ones_own(twin: Corpus, tmp_path: Path) -> None:
     assert np.array_equal(again.dev.trials.label, twin.dev.trials.label)
     torch.testing.assert_close(again.eval.asv_scores, twin.eval.asv_scores)
     assert set(again.eval.trials.more["device"]) == {"phone"}
+    (tmp_path / "below.yaml").write_text(OWN.replace("{train.lst", "{lists/train.lst"))
+    below = load_corpus(tmp_path, tmp_path, corpus=str(tmp_path / "below.yaml"))
+    assert below.fingerprint == again.fingerprint
     for wrong, message in (
         (OWN.replace("about", "abuot"), r"own.yaml: corpus own: cannot use 'abuot'.*about"),
         (OWN.replace("lists: {train", "files: {train"), "corpus own, train: expected lists"),
