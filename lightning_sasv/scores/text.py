@@ -44,6 +44,7 @@ _KINDS = {
     b"fLaC": "a recording",
     b'{"': "JSON",
     b"[{": "JSON",
+    **dict.fromkeys((b"{\n", b"{\r", b"[\n", b"[\r"), "JSON"),
     b"<htm": "a page of HTML",
     b"<!DO": "a page of HTML",
 }

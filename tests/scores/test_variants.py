@@ -128,6 +128,7 @@ ASKED: dict[str, tuple[str | bytes, str, dict[str, str]]] = {
     "gzip that was altered": (
         gzip.compress(CM_FILE.encode())[:-8] + b"\0" * 8, DAMAGED, {}),
     "JSON": ('{"utt": "a", "score": 1}\n', "this is JSON", {}),
+    "JSON of many lines": ('[\n {"utt": "a",\n  "score": 1}\n]\n', "this is JSON", {}),
     "semicolons": (rows(U, BONA, COMMAS, sep=";", head="utt;label;score"), "by semicolons", {}),
     "bars": (rows(U, BONA, CM, sep="|"), "by bars", {}),
     "decisions as scores": (rows(U, BONA, ONE), "--columns 'utterance,label,score'", {}),
