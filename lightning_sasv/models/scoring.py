@@ -14,6 +14,7 @@ from torchmetrics import Metric
 from lightning_sasv.data.corpus import Corpus, TrialSet
 from lightning_sasv.data.loaders import ProbeBatch
 from lightning_sasv.decisions.costs import CostModel, as_cost_model
+from lightning_sasv.errors import InputError
 from lightning_sasv.fusion import FusionSystem, build_system
 from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.metrics.functional import a_dcf, eer, sasv_eers
@@ -201,10 +202,20 @@ class Scored(Trained):
         self.scored_trials()
 
     def scored_trials(self) -> ScoredTrials:
-        """Scores of the trials of this epoch, the same in every process."""
+        """Scores of the trials of this epoch, the same in every process.
+
+        Raises:
+            InputError: Some are not finite.
+        """
         if self._scored is None:
             assert self._probe_scores is not None
             scores, seen = (tensor.cpu() for tensor in self._probe_scores.compute())
+            finite = zip(self.names_of_copies, scores.flatten(1).isfinite().all(1), strict=True)
+            if diverged := [name for name, fine in finite if not fine]:
+                raise InputError(
+                    f"{', '.join(diverged)}: the head gives scores that are not finite, its "
+                    "training has diverged; make model.lr smaller"
+                )
             data, raw = self.trial_set(), None
             if self.joint:
                 kept, raw = seen, scores[:, seen]

@@ -180,6 +180,12 @@ def test_numbers_with_which_nothing_can_be_trained(settings: Any, said: str) -> 
         SASVModule(**settings)
 
 
+def test_a_training_that_diverges_is_named(twin: Corpus, tmp_path: Path) -> None:
+    module = SASVModule(lr=1e30, seeds=(3, 4))
+    with pytest.raises(InputError, match=r"^seed3, seed4: .*diverged; make model\.lr smaller"):
+        quiet_trainer(tmp_path, epochs=1).fit(module, shared_data(twin, seeds=(3, 4)))
+
+
 def test_wrong_embedding_size_is_named(twin: Corpus, tmp_path: Path) -> None:
     module = SASVModule(in_dim=100)
     with pytest.raises(ValueError, match=r"160 dimensions where 100 were expected"):
