@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
@@ -59,3 +59,15 @@ def meant(word: str, known: Iterable[str]) -> str:
     near = [beside[one] for one in get_close_matches(name, beside, 1)]
     near += [anywhere[one] for one in get_close_matches(name, anywhere, 1, 0.8)]
     return "".join(f"; did you mean {one}?" for one in near[:1])
+
+
+def check_name(name: str, known: Collection[str], what: str) -> None:
+    """Refuse a name that is none of those known.
+
+    Example:
+        >>> check_name("L3d", ["L2c", "L3c"], "no system")
+        Traceback (most recent call last):
+        lightning_sasv.errors.InputError: no system 'L3d'; there are L2c, L3c; did you mean L3c?
+    """
+    if name not in known:
+        raise InputError(f"{what} {name!r}; there are {', '.join(known)}{meant(name, known)}")

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lightning_sasv.errors import InputError, meant
+from lightning_sasv.errors import InputError, check_name
 from lightning_sasv.files import (
     check_links,
     ensure_directory,
@@ -470,9 +470,7 @@ class Results:
             InputError: There is no such system.
         """
         for name in names:
-            if name not in self.fused:
-                there = f"there are {', '.join(self.fused)}{meant(name, self.fused)}"
-                raise InputError(f"--systems: no system {name!r}; {there}")
+            check_name(name, self.fused, "--systems: no system")
         return replace(
             self,
             fused={name: self.fused[name] for name in names},

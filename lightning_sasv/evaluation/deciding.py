@@ -23,7 +23,7 @@ from lightning_sasv.decisions import (
     expected_cost,
     reason_words,
 )
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, check_name
 from lightning_sasv.files import atomic_path
 from lightning_sasv.scores import ScoreTable
 from lightning_sasv.scores.columns import matrices, of_network, read_columns
@@ -178,8 +178,7 @@ def choose_system(systems: Mapping[str, FittedSystem], name: str | None) -> str:
         if (found := preferred(systems)) is None:
             raise InputError(f"none of the fitted systems ({', '.join(systems)}) gives LLRs")
         return found
-    if name not in systems:
-        raise InputError(f"--system: no fitted system {name!r}; there are {', '.join(systems)}")
+    check_name(name, systems, "--system: no fitted system")
     if not systems[name].gives_llrs:
         able = [one for one, system in systems.items() if system.gives_llrs]
         raise InputError(

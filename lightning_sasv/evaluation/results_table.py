@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lightning_sasv.errors import InputError, meant
+from lightning_sasv.errors import InputError, check_name
 from lightning_sasv.evaluation.compare import Attack, Draws, Options, compared_metrics, draw
 from lightning_sasv.evaluation.definitions import definitions
 from lightning_sasv.evaluation.systems import Systems
@@ -136,7 +136,9 @@ class Results:
         Raises:
             InputError: There is no such system or metric.
         """
-        return float(_one(_one(self.metrics, system, "system"), metric, f"metric of {system}"))
+        check_name(system, self.metrics, "no system")
+        check_name(metric, self.metrics[system], f"no metric of {system}")
+        return self.metrics[system][metric]
 
     def interval(self, system: str, metric: str) -> Interval | None:
         """Interval of a metric of a system; ``None`` where there is none."""
@@ -149,7 +151,7 @@ class Results:
         Raises:
             InputError: The metric is none of those that are compared.
         """
-        _one(dict.fromkeys(compared_metrics()), metric, "compared metric")
+        check_name(metric, compared_metrics(), "no compared metric")
         found = self.comparisons
         if not self.options.compare:
             found = draw(self.systems, replace(self.options, compare=True)).comparisons()
@@ -338,13 +340,6 @@ def _cells(one: Interval | None, drawn: Sequence[str]) -> tuple[Any, ...]:
     if one is None:
         return (None,) * 5
     return one.low, one.high, one.method, " × ".join(drawn), one.replicates
-
-
-def _one(known: dict[str, Any], name: str, what: str) -> Any:
-    if name not in known:
-        there = f"there are {', '.join(known)}{meant(name, known)}"
-        raise InputError(f"no {what} {name!r}; {there}")
-    return known[name]
 
 
 def _data(systems: Metrics) -> list[tuple[str, str, str, str]]:

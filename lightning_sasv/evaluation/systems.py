@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lightning_sasv.errors import InputError, meant
+from lightning_sasv.errors import InputError, check_name
 from lightning_sasv.metrics.bootstrap import FACTORS, factors
 from lightning_sasv.metrics.functional import Settings, by_group
 from lightning_sasv.metrics.functional.dcf import macro_a_dcf
@@ -293,8 +293,6 @@ def _usable(systems: dict[str, Columns], table: ScoreTable) -> tuple[dict[str, C
 def _chosen(systems: dict[str, Columns], only: Sequence[str] | None) -> dict[str, Columns]:
     if only is None:
         return systems
-    unknown = [name for name in only if name not in systems]
-    if unknown:
-        there = f"there are {', '.join(systems)}{meant(unknown[0], systems)}"
-        raise InputError(f"--systems: no system {unknown[0]!r}; {there}")
+    for name in only:
+        check_name(name, systems, "--systems: no system")
     return {name: systems[name] for name in only}

@@ -16,7 +16,7 @@ import numpy as np
 
 from lightning_sasv.checks import Codes, Floats, blocks
 from lightning_sasv.console import Begin
-from lightning_sasv.errors import InputError
+from lightning_sasv.errors import InputError, check_name
 from lightning_sasv.evaluation.budget import (
     METHODS,
     SPEAKERS,
@@ -191,8 +191,7 @@ def _usable(
     """The systems that both sets have scores for."""
     names = list(every) if wanted is None else [word.strip() for word in wanted.split(",")]
     for word in names:
-        if word not in every:
-            raise InputError(f"--systems: no fitted system {word!r}; there are {', '.join(every)}")
+        check_name(word, every, "--systems: no fitted system")
     able = {}
     for name in names:
         needed = every[name].columns.names

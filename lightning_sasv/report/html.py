@@ -37,13 +37,12 @@ from lightning_sasv.report.html_tables import Shown
 from lightning_sasv.report.planes import (
     GRID,
     Pair,
-    as_pair,
     base_on_grid,
     equal_sample,
     stratified,
 )
 from lightning_sasv.report.sections import transfer_section, worth_section
-from lightning_sasv.results import Results
+from lightning_sasv.results import Results, set_entries
 from lightning_sasv.scores.table import from_scores
 from lightning_sasv.trials import CLASS_ORDER
 
@@ -188,18 +187,20 @@ def _seeds(own: Path, pages: Mapping[Path, Path]) -> str:
 
 def _with_metrics(results: Results) -> Results:
     """The same with metrics of the shown set computed where ``metrics.json`` lacks them."""
-    metrics = dict(results.metrics)
+    metrics, scores = dict(results.metrics), results.scores
     for name, fused in results.fused.items():
-        known = metrics.get(name, {})
-        if not values_in(known, results.split):
-            system, scores = results.systems.get(name), results.scores
-            asv, cm = (None, None) if system is None else as_pair(system.of(scores))
-            columns = {"sasv": fused} | ({} if system is None else {"asv": asv, "cm": cm})
-            values = all_metrics(asv, cm, fused, scores.label)
-            trials = Trials(from_scores(scores, results.source))
-            origin = Origin(of_in(known, results.split)["corpus"])
-            entry = set_entry(columns, values, trials, origin, Settings())
-            metrics[name] = known | {"sets": known.get("sets", {}) | {results.split: entry}}
+        known, system = metrics.get(name, {}), results.systems.get(name)
+        if values_in(known, results.split):
+            continue
+        corpus = of_in(known, results.split)["corpus"]
+        of = Trials(from_scores(scores, results.source)), Origin(corpus)
+        if system is None:
+            values = all_metrics(None, None, fused, scores.label)
+            entry = set_entry({"sasv": fused}, values, *of, Settings())
+        else:
+            own = {name: system.of(scores)._replace(sasv=fused)}
+            entry = set_entries(own, *of, systems=results.systems)[name]
+        metrics[name] = known | {"sets": known.get("sets", {}) | {results.split: entry}}
     return replace(results, metrics=metrics)
 
 

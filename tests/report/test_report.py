@@ -265,6 +265,15 @@ def test_without_fitted_systems_the_rest_is_shown(tmp_path: Path) -> None:
     }
 
 
+def test_metrics_that_are_not_there_are_those_that_commands_write(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run", ("B1", "L3c"))
+    (folder / "metrics.json").unlink()
+    page = render_page(read_results(folder))
+    b1, l3c = (re.findall(rf'<tr data-system="{name}">.*?</tr>', page) for name in ("B1", "L3c"))
+    assert "no LLR" in "".join(b1), "its actual cost would say nothing"
+    assert "no LLR" not in "".join(l3c)
+
+
 def test_dev_is_shown_where_there_is_no_eval(run: Path) -> None:
     (run / "scores" / "eval.csv").unlink()
     results = read_results(run)
