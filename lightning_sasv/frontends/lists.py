@@ -179,16 +179,17 @@ class AudioFolder:
         Raises:
             InputError: There is none or more than one, or the path leads out of the folder.
         """
-        root = os.path.normpath(self.root)
         path = Path(os.path.normpath(self.root / place))
-        if "\0" in place or not path.is_relative_to(root):
+        root = os.path.normpath(self.root.absolute())  # ../x is relative to . and to ..
+        whole = Path(os.path.normpath(Path(root) / place))
+        if "\0" in place or not whole.is_relative_to(root):
             raise InputError(f"{place!r} leads out of the audio folder {self.root}")
         try:
             if path.is_file():
                 return path
         except OSError as error:  # a name that is too long, a folder that may not be entered
             raise InputError(f"cannot be looked for: {error.strerror}") from None
-        wanted = PurePosixPath(path.relative_to(root).as_posix())
+        wanted = PurePosixPath(whole.relative_to(root).as_posix())
         if wanted.suffix.lower() in SUFFIXES:
             wanted = wanted.with_suffix("")
         depth = len(wanted.parts)

@@ -64,9 +64,27 @@ def test_what_is_not_found(folder: AudioFolder, places: list[str], says: str) ->
             folder.find(place)
 
 
-def test_absolute_paths_below_the_folder_are_fine(folder: AudioFolder) -> None:
+@pytest.mark.parametrize(("root", "up"), [(".", ".."), ("..", "../.."), ("../sub", "../..")])
+def test_a_folder_that_is_named_from_where_we_are(
+    folder: AudioFolder, root: str, up: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of lists lead out of it no more than of any other."""
+    monkeypatch.chdir(folder.root / "sub")
+    here = AudioFolder(root)
+    for place in (f"{up}/outside.wav", f"{up}/audio/../outside", "../../../outside", "/etc/hosts"):
+        with pytest.raises(InputError, match="leads out of the a"):
+            here.find(place)
+    assert here.find("two").resolve() == folder.root / "sub" / "two.wav"  # type: ignore[union-attr]
+
+
+def test_absolute_paths_below_the_folder_are_fine(
+    folder: AudioFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = folder.root / "sub" / "two.wav"
     assert folder.find(str(path)) == path
+    monkeypatch.chdir(folder.root)
+    assert AudioFolder(".").find(str(path)) == path
+    assert AudioFolder(".").find(str(path.with_suffix(""))) == Path("sub/two.wav")
 
 
 def test_linked_folders_are_followed_once(folder: AudioFolder) -> None:
