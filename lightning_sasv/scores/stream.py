@@ -174,7 +174,8 @@ def _parts(path: Path) -> Iterator[bytes]:
 def _cut(path: Path, file: BinaryIO) -> Iterator[bytes]:
     rest = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
     while content := file.read(PART):
-        content = (rest + content).replace(b"\r\n", b"\n")
+        end = b"" if len(content) == PART or content.endswith(b"\n") else b"\n"
+        content = (rest + content + end).replace(b"\r\n", b"\n")
         whole, sign, rest = content.rpartition(b"\n")
         LINE_BYTES.check(path, len(rest))
         if sign:

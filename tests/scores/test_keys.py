@@ -139,6 +139,13 @@ def test_two_files_of_one_system(folder: Path) -> None:
     assert (found["cm_score"] == found["asv_score"] + 1).all()
 
 
+@pytest.mark.parametrize("text", ["label,sasv_score\nspoof,0.25", "s1 u1 0.25 spoof"])
+def test_a_last_line_without_its_end(text: str, tmp_path: Path) -> None:
+    (tmp_path / "one").write_text(text)
+    (found,) = scan(tmp_path / "one")
+    assert found.numbers("sasv_score").tolist() == [0.25]
+
+
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
