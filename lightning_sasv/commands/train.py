@@ -243,15 +243,13 @@ class SASVCLI(LightningCLI):
         self.model.optimizer, self.model.lr_scheduler = optimisation(config)
         self.datamodule.setup(self.subcommand)
         self.model.check(self.datamodule.corpus, self.subcommand == "fit")
-        if self.origin is not None and self.subcommand != "fit":
+        notes: list[str] = []
+        if self.subcommand == "fit":
+            objective = chosen_objective(config.model.objective, self.model.names)
+            notes = [*self.model.left_out, *objective]
+        elif self.origin is not None:
             notes = self.origin.notes(self.datamodule.corpus, self.asked)
-            print_notes(notes if self.trainer.is_global_zero else [])
-        elif self.subcommand == "fit":
-            said = [
-                *self.model.left_out,
-                *chosen_objective(config.model.objective, self.model.names),
-            ]
-            print_notes(said if self.trainer.is_global_zero else [])
+        print_notes(notes if self.trainer.is_global_zero else [])
         add_helper(lambda _: end_ranks(self.trainer))
 
     def _use(self, origin: Origin) -> None:
@@ -274,23 +272,23 @@ class SASVCLI(LightningCLI):
     def _run_subcommand(self, subcommand: str) -> None:
         """Run, as the only one who writes to the folders of the run."""
         if self.config[subcommand].check:
-            self._say_checked()
+            if self.trainer.is_global_zero:
+                print_checked(self._checked())
             return
         text = self._parser(subcommand).dump(self.config[subcommand])
         with taken(self.trainer, self.model, self.datamodule.corpus.name, yaml.safe_load(text)):
             super()._run_subcommand(subcommand)
 
-    def _say_checked(self) -> None:
-        """Say what was found sound."""
+    def _checked(self) -> list[str]:
+        """What was found sound."""
         path = self.config[self.subcommand].ckpt_path
-        told = [
+        return [
             f"settings of {self.subcommand}; systems {', '.join(self.model.names)}; head "
             f"{self.model.hparams['head']}",
             f"loggers and callbacks: {', '.join(self.named) or 'none but our own'}",
             f"corpus {self.datamodule.corpus.name}: {self.datamodule.corpus.sizes}",
             *([] if path is None else [f"checkpoint {path}"]),
         ]
-        print_checked(told if self.trainer.is_global_zero else [])
 
     def before_test(self) -> None:
         """Fit on dev first, where that was asked for."""

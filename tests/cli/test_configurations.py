@@ -1,4 +1,4 @@
-"""Configurations of the user add to the program's own; ``--check`` looks at them, running nothing."""
+"""Configurations of the user add to the program's own; ``--check`` looks at them and runs none."""
 
 from __future__ import annotations
 
