@@ -90,26 +90,27 @@ def gather(
     views: Mapping[str, View],
     masks: Mapping[str, Mask],
     batches: Iterable[Mapping[str, Any]],
+    parts: Mapping[str, _Parts] | None = None,
 ) -> dict[str, Gathered]:
     """Trials of each column in some bins, compared with the counts there.
+
+    Args:
+        counts: The state.
+        views: What is known of each column.
+        masks: The bins of each.
+        batches: The trials.
+        parts: Bins in parts, whose largest floats stand for the scores.
 
     Raises:
         OtherTrialsError: They are not those that were counted.
     """
     found = {name: Gathered() for name in views}
     for name, scores, codes in _wanted(counts, views, masks, batches):
-        found[name].add(scores, codes)
-    _check(found, views, masks)
-    return found
-
-
-def _check(
-    found: Mapping[str, Gathered], views: Mapping[str, View], masks: Mapping[str, Mask]
-) -> None:
-    """Compare the trials of some bins with the counts there."""
+        found[name].add(scores if parts is None else parts[name].around(scores)[1], codes)
     for name, trials in found.items():
         if trials.totals != views[name].counts[:, masks[name]].sum(axis=1).tolist():
             raise OtherTrialsError(name)
+    return found
 
 
 def _wanted(
@@ -151,11 +152,8 @@ def parted(
         OtherTrialsError: The trials are not those that were counted.
     """
     parts = {name: _Parts(view, masks[name]) for name, view in views.items()}
-    found = {name: Gathered() for name in views}
-    for name, scores, codes in _wanted(counts, views, masks, batches):
-        found[name].add(parts[name].around(scores)[1], codes)
-    _check(found, views, masks)
-    return {name: parts[name].view(found[name]) for name in views}
+    found = gather(counts, views, masks, batches, parts)
+    return {name: part.view(found[name]) for name, part in parts.items()}
 
 
 class _Parts:
