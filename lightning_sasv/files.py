@@ -20,7 +20,6 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.limits import TEXT_BYTES, parse_json, parse_yaml
 
 _CHUNK = 2**20
-_MOST_THREADS = 1024
 
 
 def ensure_directory(path: str | Path) -> Path:
@@ -150,33 +149,6 @@ def inside(folder: str | Path, path: str | Path) -> Path:
             f"{path} is a link that leads out of {folder}; put the file itself there, or remove it"
         )
     return Path(path)
-
-
-RUN_PARTS = (
-    *("config.yaml", "hparams.yaml", "metrics.csv", "metrics.json", "recipe.json", "report.html"),
-    *("table.md", "table.csv", "table.tex"),
-    *("scores", "fitted", "checkpoints", "tests", "training", "seed[0-9]*"),
-)
-"""What commands write in a folder of results."""
-
-
-def check_links(folder: str | Path) -> Path:
-    """A folder of results, unless links in it lead out of it.
-
-    Only what commands read and write there is looked at, for the folder may hold other things.
-
-    Raises:
-        InputError: A link does.
-    """
-    folder = Path(folder)
-    entries = folder.iterdir() if folder.is_dir() else ()
-    for part in entries:  # also links to what is not there yet, which a pattern would not find
-        if any(part.match(pattern) for pattern in RUN_PARTS):
-            below = part.rglob("*") if part.is_dir() and not part.is_symlink() else []
-            for path in (part, *below):
-                if path.is_symlink():
-                    inside(folder, path)
-    return folder
 
 
 def unshare(path: Path) -> None:
@@ -374,22 +346,3 @@ def sha256(path: str | Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-
-
-def cores() -> int:
-    """Processor cores that this process may use; in a SLURM job no more than it was given."""
-    free = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):  # not on every system
-        free = len(os.sched_getaffinity(0))
-    given = (os.environ.get(f"SLURM_CPUS_{name}", "") for name in ("PER_TASK", "ON_NODE"))
-    return min(free, *(int(number) for number in given if number.isdecimal() and int(number)), free)
-
-
-def check_threads(threads: int) -> None:
-    """Refuse so many threads that PyTorch would end the process where it cannot start them.
-
-    Raises:
-        InputError: They are none, or more than any machine has use for.
-    """
-    if not 1 <= threads <= _MOST_THREADS:
-        raise InputError(f"--threads must lie in 1 to {_MOST_THREADS:,}, got {threads}")

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import check_links, read_arrays, write_arrays
+from lightning_sasv.files import read_arrays, write_arrays
 from lightning_sasv.fusion.base import Fusion
 from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
+from lightning_sasv.places import check_links
 from lightning_sasv.plugins import UntrustedError
 from lightning_sasv.trials import TWIN, FusedScores, Scores
 

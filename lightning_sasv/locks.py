@@ -22,8 +22,8 @@ from datetime import datetime
 from pathlib import Path
 
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import check_links, ensure_directory, open_at_once
-from lightning_sasv.places import LOCK
+from lightning_sasv.files import ensure_directory, open_at_once
+from lightning_sasv.places import LOCK, check_links
 from lightning_sasv.program import program
 
 POLL_SECONDS = 0.5

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from lightning_sasv.errors import InputError
+from lightning_sasv.files import inside
 
 RUN, TABLE, FUSED = "a training run", "a table of seeds", "fused scores"
 BUNDLE, CORPUS, EMBEDDINGS = "a bundle", "a corpus", "extracted embeddings"
@@ -76,6 +77,33 @@ def head(path: Path) -> str:
         return ""
     with path.open("rb") as file:
         return file.read(_HEAD).decode(errors="replace")
+
+
+RUN_PARTS = (
+    *("config.yaml", "hparams.yaml", "metrics.csv", "metrics.json", "recipe.json", "report.html"),
+    *("table.md", "table.csv", "table.tex"),
+    *("scores", "fitted", "checkpoints", "tests", "training", "seed[0-9]*"),
+)
+"""What commands write in a folder of results."""
+
+
+def check_links(folder: str | Path) -> Path:
+    """A folder of results, unless links in it lead out of it.
+
+    Only what commands read and write there is looked at, for the folder may hold other things.
+
+    Raises:
+        InputError: A link does.
+    """
+    folder = Path(folder)
+    entries = folder.iterdir() if folder.is_dir() else ()
+    for part in entries:  # also links to what is not there yet, which a pattern would not find
+        if any(part.match(pattern) for pattern in RUN_PARTS):
+            below = part.rglob("*") if part.is_dir() and not part.is_symlink() else []
+            for path in (part, *below):
+                if path.is_symlink():
+                    inside(folder, path)
+    return folder
 
 
 def refuse(place: str | Path, holds: str, another: str = "another --out") -> NoReturn:

@@ -1,4 +1,4 @@
-"""What was said to the program as a whole, beside the options of a command."""
+"""What was said to the program as a whole, beside the options of a command, and what it may use."""
 
 from __future__ import annotations
 
@@ -83,6 +83,7 @@ class Program:
 
 
 _said = Program()
+_MOST_THREADS = 1024
 _BOOLEANS = ("true", "false")
 _CONFIG = ("-c", "--config")
 _OPTION = re.compile(r"(?<=^--)[^=]+")
@@ -273,3 +274,22 @@ def _yes_or_no(option: str, text: str) -> bool:
     if text not in _BOOLEANS:
         raise InputError(f"{option} is true or false, got {text[:100]!r}")
     return text == "true"
+
+
+def cores() -> int:
+    """Processor cores that this process may use; in a SLURM job no more than it was given."""
+    free = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        free = len(os.sched_getaffinity(0))
+    given = (os.environ.get(f"SLURM_CPUS_{name}", "") for name in ("PER_TASK", "ON_NODE"))
+    return min(free, *(int(number) for number in given if number.isdecimal() and int(number)), free)
+
+
+def check_threads(threads: int) -> None:
+    """Refuse so many threads that PyTorch would end the process where it cannot start them.
+
+    Raises:
+        InputError: They are none, or more than any machine has use for.
+    """
+    if not 1 <= threads <= _MOST_THREADS:
+        raise InputError(f"--threads must lie in 1 to {_MOST_THREADS:,}, got {threads}")

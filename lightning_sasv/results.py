@@ -28,7 +28,6 @@ import numpy as np
 
 from lightning_sasv.errors import InputError, check_name
 from lightning_sasv.files import (
-    check_links,
     ensure_directory,
     finite,
     read_json,
@@ -46,7 +45,7 @@ from lightning_sasv.metrics_file import (
     parts_of,
     systems_of,
 )
-from lightning_sasv.places import head, refuse
+from lightning_sasv.places import check_links, head, refuse
 from lightning_sasv.record import (
     NOT_RECORDED,
     Origin,

@@ -50,12 +50,11 @@ from lightning_sasv.commands.runs import (
 from lightning_sasv.console import print_checked, print_notes, print_written, quiet
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import check_threads
 from lightning_sasv.models import SASVModule
 from lightning_sasv.models.objectives import chosen_objective
 from lightning_sasv.models.restoring import read_as_data, restoring
 from lightning_sasv.models.training import check_trainer
-from lightning_sasv.program import SEARCH, program, shipped_configs
+from lightning_sasv.program import SEARCH, check_threads, program, shipped_configs
 from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import METRICS_FILE, read_metrics
 from lightning_sasv.signals import add_helper, advising

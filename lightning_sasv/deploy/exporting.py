@@ -17,9 +17,9 @@ from lightning_sasv.deploy.bundle import write_bundle
 from lightning_sasv.deploy.decision import fuse_trials
 from lightning_sasv.deploy.scorer import Scorer
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import check_links
 from lightning_sasv.fitted import FOLDER, SUFFIX, FittedSystem, frozen, read_fitted
 from lightning_sasv.fusion.columns import Columns
+from lightning_sasv.places import check_links
 from lightning_sasv.plugins import UntrustedError
 from lightning_sasv.scores.sources import Tell, read_costs, silent
 from lightning_sasv.trials import OWN_CM, Scores, claimed_speakers

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightning_sasv import __version__
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import check_threads, read_json, write_json
+from lightning_sasv.files import read_json, write_json
 from lightning_sasv.gate import settings_of
+from lightning_sasv.program import check_threads
 
 if TYPE_CHECKING:
     from lightning_sasv.data.corpus import Corpus

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.files import cores
-from lightning_sasv.program import Program, collect_rarely, program, safe_path, using
+from lightning_sasv.program import Program, collect_rarely, cores, program, safe_path, using
 from lightning_sasv.signals import ALL, PATIENCE, Stopped, add_helper, held, ignore_signals
 
 MOST = 4

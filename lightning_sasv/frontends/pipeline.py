@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from lightning_sasv.errors import InputError, RunError
-from lightning_sasv.files import cores
 from lightning_sasv.frontends.audio import Member, read_audio, require_soundfile
 from lightning_sasv.frontends.base import FrontEnd
 from lightning_sasv.frontends.lists import Utterance
+from lightning_sasv.program import cores
 
 READ_AHEAD = 2
 """Batches that are read while the networks are busy."""

@@ -24,9 +24,10 @@ from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.deploy.verifier import SCORES_ALONE, holds_graphs
 from lightning_sasv.deploy.verifying import SPEAKERS
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import cores, finite
+from lightning_sasv.files import finite
 from lightning_sasv.frontends.corpus import Network
 from lightning_sasv.limits import LINE_BYTES, parse_json
+from lightning_sasv.program import cores
 
 TOKEN = "LIGHTNING_SASV_TOKEN"
 """Variable with the token that clients must show."""

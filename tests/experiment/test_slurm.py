@@ -23,8 +23,7 @@ from lightning_sasv.experiment.jobs import MOST_RESTARTS, Submitted, Waited, tim
 from lightning_sasv.experiment.recipe import Recipe
 from lightning_sasv.experiment.run import Job
 from lightning_sasv.experiment.slurm import FORGOTTEN, State
-from lightning_sasv.files import cores
-from lightning_sasv.program import Program
+from lightning_sasv.program import Program, cores
 from tests.conftest import REPOSITORY
 from tests.helpers import failure_of
 from tests.slurm.__main__ import ALL
