@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -258,9 +259,11 @@ def stacked(tables: Sequence[ScoreTable]) -> ScoreTable:
         table, own = place(row)
         return table.line(own)
 
-    def where(row: int) -> str:
+    def where(row: int, column: str) -> str:
         table, own = place(row)
-        return table.where(own)
+        return table.where(own, column)
 
     frame = pl.concat([table.frame.select(common) for table in tables])
-    return replace(tables[0], frame=frame, line=line, joined={"": where})
+    columns = {"", *(column for table in tables for column in table.joined)}
+    joined = {column: partial(where, column=column) for column in columns}
+    return replace(tables[0], frame=frame, line=line, joined=joined)

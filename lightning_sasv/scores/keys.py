@@ -90,7 +90,8 @@ class _Spool:
             lines = np.fromiter(map(table.line, range(len(table))), np.int64, len(table))
         hashes = pl.Series(_HASH, id_hashes(table, self._ids))
         frame = table.frame.with_columns(hashes, pl.Series(_LINE, lines))
-        self._template = self._template or replace(table, frame=table.frame.clear())
+        bare = replace(table, frame=table.frame.clear(), joined={})  # its places are of other rows
+        self._template = self._template or bare
         self._frames.append(frame)
         size = int(frame.estimated_size())
         self.size, self._held = self.size + size, self._held + size
@@ -213,8 +214,9 @@ class _Queue:
 
 def rows_from(table: ScoreTable, start: int, size: int | None = None) -> ScoreTable:
     """Rows of a table that follow one another."""
-    line = table.line
-    return replace(table, frame=table.frame.slice(start, size), line=lambda row: line(start + row))
+    line, joined = table.line, table.places(table.joined, np.arange(start, len(table)))
+    frame = table.frame.slice(start, size)
+    return replace(table, frame=frame, line=lambda row: line(start + row), joined=joined)
 
 
 class _Join:

@@ -71,9 +71,7 @@ class ScoreTable:
     @property
     def ids(self) -> tuple[str, ...]:
         """The columns that name a row: a trial (speaker, utterance), one of these, or nothing."""
-        if self.by_row:
-            return ()
-        if "utterance" not in self:
+        if self.by_row or "utterance" not in self:
             return ()
         if "speaker" not in self or self.has_cm_labels:
             return ("utterance",)
@@ -96,14 +94,13 @@ class ScoreTable:
 
     def part_of(self, whole: ScoreTable, cause: str) -> ScoreTable:
         """These trials as a part of others, which were left out for some cause."""
-        if whole.expected is not None:
-            expected, causes = whole.expected, (whole.cause, cause)
-        elif "label" in whole:
-            expected, causes = whole.counts(), (None, cause)
-        else:
+        expected = whole.expected
+        if expected is None and "label" in whole:
+            expected = whole.counts()
+        elif expected is None:
             known = self.counts() if "label" in self else {}
-            expected, causes = known | {"unknown": len(whole) - len(self)}, (None, cause)
-        said = ", ".join(filter(None, causes))
+            expected = known | {"unknown": len(whole) - len(self)}
+        said = ", ".join(filter(None, (whole.cause, cause)))
         return replace(self, expected=expected, cause=said)
 
     def with_system(self, name: str) -> ScoreTable:

@@ -139,6 +139,24 @@ def test_two_files_of_one_system(folder: Path) -> None:
     assert (found["cm_score"] == found["asv_score"] + 1).all()
 
 
+@pytest.mark.parametrize("memory", [math.inf, 40_000])
+@pytest.mark.parametrize("key", ["key.csv", "shuffled.csv"])
+def test_a_trial_of_two_files_is_named_by_a_line_of_its_own(
+    folder: Path, key: str, memory: float
+) -> None:
+    scores = pl.read_csv("scores.csv")
+    scores.rename({"sasv_score": "asv_score"}).write_csv("asv.csv")
+    for seed in (None, 3):
+        other = scores.select("speaker", "utterance", cm_score="sasv_score")
+        (other if seed is None else other.sample(ROWS, shuffle=True, seed=seed)).write_csv("cm.csv")
+        files = [("cm", "cm.csv"), ("asv", "asv.csv")]
+        for part in scan(files, key, space=Space(memory, "scratch")):
+            for column in ("asv_score", "cm_score"):
+                file, line = part.where(len(part) - 1, column).split(", line ")
+                cells = Path(file).read_text().splitlines()[int(line) - 1].split(",")
+                assert cells[:2] == list(part.frame.select("speaker", "utterance").row(-1))
+
+
 @pytest.mark.parametrize("text", ["label,sasv_score\nspoof,0.25", "s1 u1 0.25 spoof"])
 def test_a_last_line_without_its_end(text: str, tmp_path: Path) -> None:
     (tmp_path / "one").write_text(text)
