@@ -25,6 +25,16 @@ MANY = 2000
 Points = tuple[tuple[float, float, float], ...]
 
 
+def words_in(text: str | None) -> tuple[str, ...]:
+    """Words of a list with commas; none where there is none.
+
+    Example:
+        >>> words_in("attack, codec"), words_in(None)
+        (('attack', 'codec'), ())
+    """
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
 def read_points(text: str) -> Points:
     """Operating points of the verifier's DCF: a preset, or prior of targets and two costs.
 

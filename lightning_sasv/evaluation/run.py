@@ -18,7 +18,13 @@ from lightning_sasv.evaluation.compare import (
     errors_of_speakers,
     with_folder,
 )
-from lightning_sasv.evaluation.definitions import doubts, read_cm_point, read_points, read_rates
+from lightning_sasv.evaluation.definitions import (
+    doubts,
+    read_cm_point,
+    read_points,
+    read_rates,
+    words_in,
+)
 from lightning_sasv.evaluation.results_table import Results
 from lightning_sasv.evaluation.sizes import STATES, is_counted, memory_for
 from lightning_sasv.evaluation.systems import Systems, gather
@@ -191,7 +197,7 @@ def evaluate(
         reference=reference,
         pairs=pairs,
         adjust=adjust,
-        systems=_words(systems),
+        systems=words_in(systems) if systems is not None else None,
         allow_missing=allow_missing,
         llrs=llrs,
         weights=weights,
@@ -208,8 +214,8 @@ def evaluate(
         counted = evaluate_counted(
             names_of_files([str(one) for one in _listed(files)]),
             Input.of(how, key, key_format, memory_for(memory) / 2, scratch, tell),
-            replace(options, by=_words(by) or ()),
-            grid=grid, state=state, exact=exact is True, refine=_words(refine) or (), begin=begin,
+            replace(options, by=words_in(by)),
+            grid=grid, state=state, exact=exact is True, refine=words_in(refine), begin=begin,
             overwrite=overwrite,
         )  # fmt: skip
         return _finished(counted, tell, json, csv, overwrite)  # type: ignore[return-value]
@@ -227,9 +233,9 @@ def evaluate(
     tables = {name: where_equal(table, where) for name, table in tables.items()}
     if macro:
         tables, by = _as_parts(tables, by)
-    options = replace(options, by=_words(by) or (), compare=compare or len(tables) > 1)
+    options = replace(options, by=words_in(by), compare=compare or len(tables) > 1)
     if dev is not None:
-        known = gather(_read_tables(list(_words(dev) or ()), read), allow_missing)
+        known = gather(_read_tables(list(words_in(dev)), read), allow_missing)
         options = replace(options, dev=known.metrics(options.settings))
     result = evaluate_tables(tables, options, begin, by if macro else None)
     if figures is not None:
@@ -252,7 +258,7 @@ def _refuse_uncounted(why: str, by: str | None, needs: Mapping[str, object]) -> 
     from lightning_sasv.counting.views import GROUPED
 
     unmet = [name for name, value in needs.items() if value]
-    unmet += [f"--by {name}" for name in _words(by) or () if name not in GROUPED]
+    unmet += [f"--by {name}" for name in words_in(by) if name not in GROUPED]
     if unmet:
         remedy = "evaluate its files instead" if why == STATES else "add --exact true"
         raise InputError(f"{unmet[0]} needs the trials in memory ({why}): {remedy}")
@@ -300,13 +306,6 @@ def _read_tables(
 def _listed(files: Any) -> Any:
     """Files as a list; a frame as it is."""
     return [files] if isinstance(files, str | Path) else files
-
-
-def _words(text: str | None) -> tuple[str, ...] | None:
-    """Words of a list with commas."""
-    if text is None:
-        return None
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _lacking(scored: Systems, metrics: Mapping[str, Mapping[str, float]]) -> list[TrialClass]:

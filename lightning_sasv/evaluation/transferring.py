@@ -27,6 +27,7 @@ from lightning_sasv.evaluation.budget import (
     label_budget,
 )
 from lightning_sasv.evaluation.deciding import fused_by, preferred
+from lightning_sasv.evaluation.definitions import words_in
 from lightning_sasv.evaluation.fusing import with_metrics
 from lightning_sasv.evaluation.systems import OF_ATTACKS
 from lightning_sasv.fitted import FittedSystem, read_fitted_systems
@@ -130,7 +131,7 @@ def transfer(
     """
     numbers = _numbers(trials), _numbers(speakers)
     own = None if costs is None else read_costs(costs)
-    anew = tuple(word.strip() for word in methods.split(",") if word.strip())
+    anew = words_in(methods)
     if unknown := [word for word in anew if word not in METHODS]:
         raise InputError(f"--methods {unknown[0]}: expected some of {', '.join(METHODS)}")
     check_replicates(replicates)
@@ -176,7 +177,7 @@ def _settings_of(dev: ScoreTable) -> Settings:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in str(text).split(",") if word.strip()]
+    words = words_in(str(text))
     if not all(word.isdigit() and int(word) for word in words):
         raise InputError(f"{text!r}: expected numbers separated by commas, e.g. 20,100,500")
     return tuple(map(int, words))
@@ -189,7 +190,7 @@ def _usable(
     tell: Tell,
 ) -> dict[str, FittedSystem]:
     """The systems that both sets have scores for."""
-    names = list(every) if wanted is None else [word.strip() for word in wanted.split(",")]
+    names = words_in(wanted) or tuple(every)
     for word in names:
         check_name(word, every, "--systems: no fitted system")
     able = {}
@@ -349,7 +350,7 @@ class Audit:
     def conditions(self, name: str, by: str | None) -> dict[str, dict[str, dict[str, float]]]:
         """Measures of each value of the columns; all bona fide trials belong to each attack."""
         table = self.tables["eval"]
-        asked = [word.strip() for word in by.split(",")] if by else []
+        asked = words_in(by)
         table.need(asked, "--by")
         found = {}
         for column in asked or [one for one in CONDITIONS if one in table]:

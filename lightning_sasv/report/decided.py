@@ -60,13 +60,11 @@ class Decided(NamedTuple):
 def decided(
     system: FittedSystem, trials: Scores, costs: CostModel, dev: Scores | None
 ) -> Decided | None:
-    """What a system that gives LLRs decides; nothing where columns or a class are missing."""
+    """What a system that gives LLRs decides; nothing where columns are missing."""
     scores = _columns(system, trials)
     if scores is None:
         return None
     labels = np.asarray(trials.label)
-    if not {*TrialClass} <= {*np.unique(labels).tolist()}:
-        return None
     fused, free = system.of(trials), replace(costs, c_abstain=math.inf)
     accepted = np.asarray(accept(fused, costs))
     priced = []

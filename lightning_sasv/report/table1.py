@@ -28,6 +28,7 @@ from lightning_sasv.metrics_file import (
     values_in,
 )
 from lightning_sasv.record import Of
+from lightning_sasv.report.formats import sentence
 from lightning_sasv.report.sure import Sure
 from lightning_sasv.report.tables import cost_words
 from lightning_sasv.results import value_of
@@ -263,7 +264,7 @@ def notes(rows: Sequence[Row], metrics: Metrics, sure: Sure) -> list[str]:
     if seeds == 2:
         lines.append("Two seeds give no useful interval: in brackets are the values of both.")
     lines += [f"{rates_words(metrics, 'eval')}.", f"{cost_words(metrics, 'eval')}."]
-    lines += [f"{note[0].upper()}{note[1:].rstrip('.')}." for note in sure.notes]
+    lines += map(sentence, sure.notes)
     lines += _compared(sure)
     if shares := shares_words(metrics, "eval"):
         lines.append(f"Misses of the worst speaker, of all misses: {shares}.")
@@ -290,7 +291,7 @@ def _compared(sure: Sure) -> list[str]:
     if sure.letters:
         lines.append("Systems that share a letter are not told apart in the SASV-EER (all pairs).")
     against = [one.verdict for one in found if one.verdict.startswith("all ")]
-    return [*lines, *(f"{words[0].upper()}{words[1:]}." for words in against)]
+    return [*lines, *map(sentence, against)]
 
 
 def pair_lines(metrics: Metrics, paper: bool) -> list[tuple[str, str, str]]:
