@@ -17,7 +17,7 @@ from lightning_sasv.cli import main
 from lightning_sasv.data.challenge import MARKER, corpus_name
 from lightning_sasv.data.embeddings import EmbeddingStore
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import read_json, read_yaml, write_json
+from lightning_sasv.files import read_json, read_yaml
 from lightning_sasv.program import Program, using
 from lightning_sasv.scores import read_table, write_scores
 from tests.hostile import bombs
@@ -102,22 +102,6 @@ def test_json(name: str, here: Path, attack: Attack) -> None:
         (here / place).write_text(text)
         with pytest.raises(InputError, match=place):
             read_json(place)
-
-
-@pytest.mark.parametrize("text", ["[" * 200_000, "[]", '{"key": 1}', "null"])
-@pytest.mark.parametrize("place", ["recipe.json", "training/x/group.json"])
-def test_json_of_a_table(place: str, text: str, here: Path, attack: Attack) -> None:
-    write_json(here / "runs" / "x" / "seed1" / "metrics.json", {})
-    path = here / "runs" / "x" / place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    args = ("--out=runs/x", "--seeds=1-2", "--systems=B1", "--data.scale=0.01", "--epochs=1")
-    attack("table", *args)
-
-
-def test_a_grid_of_many_points(here: Path, attack: Attack) -> None:
-    (here / "x.yaml").write_text(bombs.grid())
-    assert "points of a grid" in attack("sweep", "x.yaml", "--offline")
 
 
 @pytest.mark.parametrize("name", bombs.OTHER_KINDS)

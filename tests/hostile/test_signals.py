@@ -134,6 +134,9 @@ cli.main()
 """
 
 
+HARD_OF_HEARING = ("swallows", "breaks", "does_not_come_back", "imports", "finalises")
+
+
 @contextmanager
 def working(what: str, ignored: tuple[int, ...] = ()) -> Iterator[subprocess.Popen[str]]:
     """A command that does nothing but what a signal should break off."""
@@ -164,34 +167,32 @@ def ended(process: subprocess.Popen[str], number: int, limit: float = PATIENCE) 
     return errors.splitlines()[-1]
 
 
+def told(what: str, number: int) -> str:
+    """The last line of a command that got a signal at its work."""
+    with working(what) as process:
+        process.send_signal(number)
+        return ended(process, number)
+
+
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 def test_each_signal_has_its_code_and_its_word(number: signal.Signals) -> None:
-    with working("sleeps") as process:
-        process.send_signal(number)
-        said = ended(process, number)
     how = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
-    assert said == f"lightning: {how}; {signals.ADVICE}"
+    assert told("sleeps", number) == f"lightning: {how}; {signals.ADVICE}"
 
 
 @pytest.mark.parametrize(
-    "what", ["swallows", "breaks", "does_not_come_back", "imports", "finalises"]
+    ("what", "number", "said"),
+    [
+        *(
+            (what, signal.SIGTERM, "stopped by SIGTERM; what was written")
+            for what in HARD_OF_HEARING
+        ),
+        ("asks_somebody", signal.SIGTERM, "with somebody else"),  # it asked for time, and has it
+        ("imports_a_moment", signal.SIGUSR1, "it was left in order"),  # heard when that has ended
+    ],
 )
-def test_a_signal_is_not_lost(what: str) -> None:
-    with working(what) as process:
-        process.send_signal(signal.SIGTERM)
-        assert "stopped by SIGTERM; what was written" in ended(process, signal.SIGTERM)
-
-
-def test_a_command_that_asked_for_time_has_it() -> None:
-    with working("asks_somebody") as process:
-        process.send_signal(signal.SIGTERM)
-        assert "with somebody else" in ended(process, signal.SIGTERM)
-
-
-def test_amid_an_import_it_is_heard_when_that_has_ended() -> None:
-    with working("imports_a_moment") as process:
-        process.send_signal(signal.SIGUSR1)
-        assert "it was left in order" in ended(process, signal.SIGUSR1)
+def test_a_signal_is_not_lost(what: str, number: int, said: str) -> None:
+    assert said in told(what, number)
 
 
 def test_a_second_signal_ends_at_once() -> None:
@@ -230,17 +231,19 @@ def test_one_signal_sent_twice_is_one() -> None:
         assert process.poll() is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
-def test_a_signal_that_is_ignored_stays_so(number: int) -> None:
-    with working("sleeps_shortly", ignored=(number,)) as process:
+@pytest.mark.parametrize(
+    ("what", "number", "ignored"),
+    [
+        ("sleeps_shortly", signal.SIGHUP, True),
+        ("sleeps_shortly", signal.SIGINT, True),
+        ("belongs_to_another", signal.SIGTERM, False),  # inside a job of submitit
+    ],
+)
+def test_a_signal_that_is_ignored_or_anothers_stays_so(
+    what: str, number: int, ignored: bool
+) -> None:
+    with working(what, ignored=(number,) if ignored else ()) as process:
         process.send_signal(number)
-        assert process.wait(60) == 0
-
-
-def test_a_signal_that_another_handles_stays_theirs() -> None:
-    """SIGTERM inside a job of submitit."""
-    with working("belongs_to_another") as process:
-        process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
 
 
