@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lightning_sasv.checks import is_tensor
 from lightning_sasv.errors import InputError
 from lightning_sasv.files import read_arrays, read_yaml, sha256, write_arrays
 from lightning_sasv.numerics import double, namespace
@@ -255,15 +256,15 @@ def _read_head(fitted: Path, system: str, own_network: bool) -> tuple[Head | Non
     if settings.get("head", "cm") != "cm":  # it sees more than the CM embedding
         return None, {}
     slope = settings.get("negative_slope", 0.3)
-    own = {name: one.numpy() for name, one in state.items() if str(name).startswith("head.")}
-    head = Head.of_state(own, slope)
+    own = {name: one for name, one in state.items() if str(name).startswith("head.")}
+    head = Head.of_state({name: one.numpy() for name, one in own.items() if is_tensor(one)}, slope)
     return head, {"file": path.name, "sha256": sha256(path)} if head is not None else {}
 
 
 def _recorded(fitted: Path) -> dict[str, dict[str, Any]]:
     """What the manifest of a training's embeddings says of the networks that made them."""
     found: dict[str, dict[str, Any]] = {}
-    with suppress(InputError, OSError, AttributeError, TypeError):
+    with suppress(InputError, OSError, AttributeError, KeyError, TypeError):
         from lightning_sasv.frontends.manifest import Manifest
 
         data = read_yaml(fitted / "config.yaml")["data"]

@@ -16,7 +16,7 @@ from lightning_sasv.deploy.dev import no_verdict
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.deploy.verifier import Verified, Verifier
 from lightning_sasv.errors import InputError
-from lightning_sasv.files import atomic_path, read_text
+from lightning_sasv.files import atomic_path, is_file, read_text
 from lightning_sasv.frontends.corpus import Network
 from lightning_sasv.places import refuse
 
@@ -173,7 +173,7 @@ def _read_list(path: str, speaker: str | None) -> list[tuple[str, str]]:
                 "with --enrol or --name, or write NAME PROBE in each line"
             )
         beside = Path(path).parent / words[-1]
-        probe = str(beside) if beside.is_file() else words[-1].strip()
+        probe = str(beside) if is_file(beside) else words[-1].strip()
         rows.append((words[0], probe))
     if not rows:
         raise InputError(f"{path} lists no probes")

@@ -143,7 +143,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         try:
             listener.bind((host, port))
             listener.listen(2048)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, TypeError) as error:  # the last of no name of a host
             reason = getattr(error, "strerror", None) or str(error).rstrip(".")
             taken = getattr(error, "errno", None) == errno.EADDRINUSE
             advice = "is another service there? Choose another --port" if taken else ""

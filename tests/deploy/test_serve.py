@@ -369,6 +369,9 @@ def test_others_may_not_listen_in_without_a_token(
     for host in ("0.0.0.0", "192.168.1.5", "::"):
         words = ["serve", "--bundle", "nowhere", "--host", host]
         assert "LIGHTNING_SASV_TOKEN" in failure_of(capsys, *words)
+    monkeypatch.setenv("LIGHTNING_SASV_TOKEN", "x")
+    message = failure_of(capsys, "serve", "--bundle", "nowhere", "--host", "ü" * 99)
+    assert "choose another --host or --port" in message
 
 
 LINES = {  # what is asked, and a part of the answer

@@ -210,14 +210,15 @@ def test_a_list_of_probes(place: Place, tmp_path: Path, capsys: Capture) -> None
     broken = tmp_path / "broken.wav"
     broken.write_text("no audio at all")
     listed, out = tmp_path / "probes.txt", tmp_path / "out.csv"
-    listed.write_text(f"# probes\n{place['x']}\n\nbroken.wav\n{place['a']}\n")
+    listed.write_text(f"# probes\n{place['x']}\n\nbroken.wav\n{place['a']}\n{'x' * 5_000}\n")
     words = ["verify", "--bundle", place.bundle, "--enrol", place["a"], "--list", listed]
     shown = said_by(capsys, *words, "--out", out)
-    assert "3 probes" in shown
-    assert "1 failed" in shown
+    assert "4 probes" in shown
+    assert "2 failed" in shown
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["probe"] for row in rows] == [str(place["x"]), str(broken), str(place["a"])]
+    assert [row["probe"] for row in rows[:3]] == [str(place["x"]), str(broken), str(place["a"])]
+    assert "no such file" in rows[3]["reason"]
     assert rows[1]["decision"] == "failed"
     assert "cannot be read as audio" in rows[1]["reason"]
     assert float(rows[2]["asv_score"]) == pytest.approx(1, abs=1e-6)
@@ -489,6 +490,10 @@ def test_bundles_without_the_way_say_what_they_lack(
     (scores / "checkpoints").mkdir()
     (scores / "best.ckpt").rename(scores / "checkpoints" / "best.ckpt")
     assert "no checkpoint of a training" in failure_of(capsys, *export, "--overwrite")
+    torch.save({"state_dict": {"head.weight_0": "none"}}, scores / "checkpoints" / "best.ckpt")
+    (scores / "config.yaml").write_text("seed: 1\n")  # which names no data
+    run(*export, "--overwrite")
+    assert "head" not in json.loads((tmp_path / "b" / "bundle.json").read_text())
 
 
 def test_a_network_of_both_embeddings_is_no_part_of_a_bundle_which_says_so(
