@@ -351,7 +351,7 @@ def translate(function: Callable[..., Any], words: Sequence[str]) -> list[str]:
     """
     hints, also = get_type_hints(function), vars(function).get("also", {})
     passes = hints.get("options") == SEVERAL  # to another command what this one does not know
-    known = {*option_names(function), "help", "print_config"}
+    known = {*option_names(function), "help", "print_config"} if passes else {}
     options, places, passed = list[str](), list[str](), list[str]()
     several: dict[str, list[str]] = {}
     rest = with_underscores(words)
