@@ -33,7 +33,7 @@ FIRST, SPREAD = 200, 800
 FEW = 10
 """In so many rows an id of two values is taken for a label."""
 _NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I)
-_FRACTION = re.compile(r"[+-]?(?:\d*\.\d+(?:e[+-]?\d+)?|\d+(?:\.\d*)?e[+-]?\d+)", re.I)
+_FRACTION = re.compile(r"[+-]?(?:\d*[.,]\d+(?:e[+-]?\d+)?|\d+(?:[.,]\d*)?e[+-]?\d+)", re.I)
 _CODE = re.compile(r"[+-]?[0123](?:\.0*)?")
 _KNOWN = {"speaker", "utterance", "attack", "label"}
 _NAMES = {" ": "blanks", "\t": "tabs", ",": "commas"}
@@ -90,7 +90,7 @@ class Column:
 
     @cached_property
     def fractions(self) -> float:
-        """Share of numbers with a decimal point."""
+        """Share of numbers with a decimal point, or a comma, which is refused when it is read."""
         return self.share(_FRACTION.fullmatch)
 
     @cached_property

@@ -133,6 +133,7 @@ ASKED: dict[str, tuple[str | bytes, str, dict[str, str]]] = {
     "bars": (rows(U, BONA, CM, sep="|"), "by bars", {}),
     "decisions as scores": (rows(U, BONA, ONE), "--columns 'utterance,label,score'", {}),
     "decimal comma": (rows(U, A, BONA, COMMAS), r"line 1, .*write a decimal point: ", {}),
+    "decimal comma, no layout": (rows(S, U, WORDS, COMMAS), "1, .*write a decimal point: ", {}),
     "paths": (rows(PATHS, CM), "90 would match: --ids name", {"key": CM_KEY}),
     "ids in lower case": (rows([u.lower() for u in U], CM), "in lower case 90", {"key": CM_KEY}),
     "missing trials": (rows(U[:-2], CM[:-2]), "no score for 2 of 90.*--allow-mi", {"key": CM_KEY}),
