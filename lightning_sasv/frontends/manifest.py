@@ -134,9 +134,12 @@ def take_shard(folder: Path, shard: Shard | None) -> None:
 
 
 def are_shards(folders: Sequence[str | Path]) -> bool:
-    """Whether folders hold parts of an extraction."""
-    there = [Path(one) for one in folders if (Path(one) / MANIFEST).is_file()]
-    return bool(there) and any(KEY in Manifest(one).content for one in there)
+    """Whether some of the folders hold parts of an extraction; others may have manifests too."""
+    for folder in folders:
+        with suppress(InputError):
+            if KEY in Manifest(folder).content:
+                return True
+    return False
 
 
 def join_shards(

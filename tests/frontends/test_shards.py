@@ -14,7 +14,7 @@ from lightning_sasv.data import EmbeddingStore, load_corpus
 from lightning_sasv.errors import InputError
 from lightning_sasv.frontends.audio import Member, members_of, read_audio
 from lightning_sasv.frontends.lists import AudioFolder, corpus_splits
-from lightning_sasv.frontends.manifest import Shard
+from lightning_sasv.frontends.manifest import Manifest, Shard, are_shards
 from tests.frontends.toys import write_corpus, write_tone
 from tests.helpers import failure_of
 
@@ -162,3 +162,12 @@ def test_parts_of_a_list() -> None:
         parts = [Shard(number + 1, count).of(range(13)) for number in range(count)]
         assert [item for part in parts for item in part] == list(range(13))
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_manifest_of_somebody_else_makes_no_shard(tmp_path: Path) -> None:
+    for name in ("theirs", "ours", "none"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "theirs" / "manifest.json").write_text('{"name": "a corpus"}')
+    Manifest(tmp_path / "ours").add(shard="1/2")
+    assert not are_shards([tmp_path / "theirs", tmp_path / "none", tmp_path / "absent"])
+    assert are_shards([tmp_path / "theirs", tmp_path / "ours"])
