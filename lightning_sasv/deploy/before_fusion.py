@@ -205,9 +205,13 @@ def whole_way(
 
 def identity(about: Mapping[str, Any]) -> tuple[Any, ...]:
     """What determines the embeddings of a front end, however it is run and its files are called."""
-    weights = about.get("weights_sha256")
-    sums = sorted(map(str, weights.values())) if isinstance(weights, Mapping) else []
-    return about.get("class_path"), about.get("samples"), sums
+    return about.get("class_path"), about.get("samples"), sorted(_weights(about).values())
+
+
+def _weights(about: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of each file of weights, of whatever a file says of a front end."""
+    found = about.get("weights_sha256")
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
 
 
 def check_same_network(
@@ -225,15 +229,14 @@ def check_same_weights(given: Any, recorded: Mapping[str, Any], kind: str) -> No
     """Refuse what is no copy of the weights of a bundle's own graph, which needs none."""
     if isinstance(given, Mapping):
         raise InputError(f"--{kind}: the bundle runs graphs of its own networks; leave this out")
-    names, path = recorded.get("weights_sha256") or {}, Path(str(given))
-    files = [path / name for name in names] if path.is_dir() else [path]
+    path = Path(str(given))
+    files = [path / name for name in _weights(recorded)] if path.is_dir() else [path]
     sums = {one.name: sha256(one) for one in files}
     check_same_network({**recorded, "weights_sha256": sums}, recorded, kind)
 
 
 def _said(about: Mapping[str, Any]) -> str:
-    weights = about.get("weights_sha256") or {}
-    sums = ", ".join(f"{name} {digest[:12]}…" for name, digest in weights.items())
+    sums = ", ".join(f"{name} {digest[:12]}…" for name, digest in _weights(about).items())
     return f"{str(about.get('class_path')).rpartition('.')[2]} ({sums or 'no weights'})"
 
 

@@ -20,7 +20,7 @@ from torch.nn.functional import cosine_similarity
 
 from lightning_sasv.cli import main
 from lightning_sasv.deploy import Verifier, load, verify
-from lightning_sasv.deploy.before_fusion import Head, whole_way
+from lightning_sasv.deploy.before_fusion import Head, check_same_network, whole_way
 from lightning_sasv.deploy.speakers import SpeakerModels
 from lightning_sasv.errors import InputError
 from lightning_sasv.fitted import save_system
@@ -410,6 +410,10 @@ def test_weights_given_to_a_bundle_with_graphs_must_be_theirs(
         Verifier(place.bundle, asv=str(tmp_path))
     with pytest.raises(InputError, match="graphs of its own networks; leave this out"):
         Verifier(place.bundle, asv={"class_path": "some.Network"})
+    made = {"class_path": "some.Network", "samples": 5}
+    for said in ("nothing", [5], {"x": 5}, None):  # of a file, which may say anything
+        with pytest.raises(InputError, match=r"--cm: Network \(.*is not what was recorded, Other"):
+            check_same_network(made, {"class_path": "Other", "weights_sha256": said}, "cm")
 
 
 def test_the_time_of_the_enrolment_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
