@@ -20,7 +20,7 @@ from lightning_sasv.fusion.densities import State
 from lightning_sasv.fusion.doubts import FitWarning, as_warnings
 from lightning_sasv.places import check_links
 from lightning_sasv.plugins import UntrustedError
-from lightning_sasv.trials import TWIN, FusedScores, Scores
+from lightning_sasv.trials import PAIR, TWIN, FusedScores, Scores
 
 FORMAT, OLD_FORMAT = "lightning_sasv.fusion/2", "lightning_sasv.fusion/1"
 HEADER = "lightning_sasv"
@@ -72,7 +72,7 @@ class FittedSystem(Fusion):
     def of(self, scores: Scores) -> FusedScores:
         """The same of trials as a score file has them: columns by name, or the pair it fuses."""
         named, own = dict(scores.extra), scores.of_system(self.name or "")
-        for name in ("asv_score", "cm_score"):  # scores of its own network, where it has one
+        for name in PAIR:  # scores of its own network, where it has one
             if name in named:
                 named[name] = named.get(f"{name}_{self.name}", named[name])
         if all(name in named for name in self.columns.names):

@@ -56,9 +56,9 @@ from lightning_sasv.record import (
     unrecorded,
 )
 from lightning_sasv.scores import ScoreTable, read_table, write_table
-from lightning_sasv.scores.columns import PAIR, score_names
+from lightning_sasv.scores.columns import score_names
 from lightning_sasv.scores.table import from_scores
-from lightning_sasv.trials import SPLITS, FusedScores, Scores, TrialClass
+from lightning_sasv.trials import PAIR, SPLITS, FusedScores, Scores, TrialClass
 
 if TYPE_CHECKING:
     from lightning_sasv.fitted import FittedSystem

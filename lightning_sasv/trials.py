@@ -37,6 +37,12 @@ SPLITS = ("dev", "eval")
 TWIN = "twin"
 """Name of the simulated corpus; it never takes a real one's, nor the other way round."""
 
+KINDS = ("asv", "cm", "quality")
+"""Kinds of columns that are fused, by the beginning of their names, in their order."""
+
+PAIR = ("asv_score", "cm_score")
+"""Names of one ASV and one CM score without names of their own."""
+
 OWN_CM = "cm_score_"
 """Beginning of the name of a column of CM scores of one system's own network."""
 

@@ -28,9 +28,9 @@ from lightning_sasv.data.sampler import TrialSampler
 from lightning_sasv.data.twin import make_twin
 from lightning_sasv.errors import InputError, meant
 from lightning_sasv.files import read_yaml
-from lightning_sasv.scores.columns import PAIR, read_columns, score_names
+from lightning_sasv.scores.columns import read_columns, score_names
 from lightning_sasv.scores.join import join_key
-from lightning_sasv.trials import SPLITS
+from lightning_sasv.trials import PAIR, SPLITS
 
 _MORE = "--data.more_scores"
 

@@ -29,11 +29,11 @@ from lightning_sasv.results import (
     write_folder,
 )
 from lightning_sasv.scores import ScoreTable
-from lightning_sasv.scores.columns import PAIR, choose_alike, matrices, read_columns, score_names
+from lightning_sasv.scores.columns import choose_alike, matrices, read_columns, score_names
 from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
 from lightning_sasv.scores.sources import Tell, read_costs, read_key, silent
 from lightning_sasv.scores.write import check_same
-from lightning_sasv.trials import SPLITS, FusedScores, TrialClass
+from lightning_sasv.trials import PAIR, SPLITS, FusedScores, TrialClass
 
 if TYPE_CHECKING:
     from lightning_sasv.fusion import FusionSettings, FusionSystem

@@ -30,9 +30,10 @@ from lightning_sasv.metrics.registry import (
     explained_metrics,
     in_unit,
 )
-from lightning_sasv.scores.columns import PAIR, matrices, read_columns, score_names
+from lightning_sasv.scores.columns import matrices, read_columns, score_names
 from lightning_sasv.scores.reading import reading
 from lightning_sasv.scores.sources import read_key
+from lightning_sasv.trials import PAIR
 
 FITTED = ("files", "dev", "options", "set")
 """What of a claim says which files are read, and how."""

@@ -45,11 +45,11 @@ from lightning_sasv.record import named_costs, settings_of
 from lightning_sasv.report.sections import OF_TRANSFER, TRANSFER_FILE, csv_text, verdict
 from lightning_sasv.results import metrics_beside, origin_beside, scores_file, write_folder
 from lightning_sasv.scores import ScoreTable
-from lightning_sasv.scores.columns import PAIR, matrices, of_network, read_columns
+from lightning_sasv.scores.columns import matrices, of_network, read_columns
 from lightning_sasv.scores.reading import ReadingOptions, reading, takes_reading_options
 from lightning_sasv.scores.sources import Tell, read_costs, read_key, silent
 from lightning_sasv.scores.write import check_same
-from lightning_sasv.trials import CLASS_ORDER, TrialClass, claimed_speakers
+from lightning_sasv.trials import CLASS_ORDER, PAIR, TrialClass, claimed_speakers
 
 CONDITIONS = ("codec", "attack")
 """Columns whose values are shown one by one, where none are asked for."""

@@ -20,8 +20,8 @@ from lightning_sasv.metrics.intervals import FEWEST_SPEAKERS, Resampled
 from lightning_sasv.metrics.registry import METRICS, Settings, in_unit, number
 from lightning_sasv.report.sections import OF_WORTH
 from lightning_sasv.scores import ScoreTable
-from lightning_sasv.scores.columns import PAIR, matrices
-from lightning_sasv.trials import SPLITS, FusedScores
+from lightning_sasv.scores.columns import matrices
+from lightning_sasv.trials import PAIR, SPLITS, FusedScores
 
 if TYPE_CHECKING:
     from lightning_sasv.fusion import FusionSystem

@@ -14,7 +14,6 @@ from lightning_sasv.errors import InputError
 from lightning_sasv.fusion.choice import SEARCHES, Choice, choose, find_rho, initial_rho
 from lightning_sasv.fusion.columns import (
     IGNORED,
-    KINDS,
     PAIR,
     Columns,
     DevTrials,
@@ -53,7 +52,7 @@ from lightning_sasv.fusion.transforms import (
     words_for,
 )
 from lightning_sasv.plugins import Other
-from lightning_sasv.trials import FusedScores
+from lightning_sasv.trials import KINDS, FusedScores
 
 SIZED_BY_DATA = ("calibration.knots", "calibration.llrs", "transform.value")
 """Values whose last axis is as long as the data made it."""

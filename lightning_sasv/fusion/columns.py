@@ -15,10 +15,9 @@ import numpy as np
 
 from lightning_sasv.checks import Codes, Floats, as_array, as_finite, as_labels, check_same_length
 from lightning_sasv.errors import InputError, meant
-from lightning_sasv.trials import TrialClass
+from lightning_sasv.trials import KINDS, TrialClass
+from lightning_sasv.trials import PAIR as PAIR_NAMES
 
-KINDS = ("asv", "cm", "quality")
-PAIR_NAMES = ("asv_score", "cm_score")
 IGNORED = "ignored"
 """In place of the transform of a column that is accepted, and of which nothing is made."""
 

@@ -20,8 +20,7 @@ from lightning_sasv.fusion.rules import fuse
 from lightning_sasv.metrics.functional import a_dcf, eer, sasv_eers
 from lightning_sasv.models.objectives import FusedObjective
 from lightning_sasv.models.training import Trained
-from lightning_sasv.scores.columns import KINDS
-from lightning_sasv.trials import FusedScores, Scores, TrialClass
+from lightning_sasv.trials import KINDS, FusedScores, Scores, TrialClass
 
 
 class ProbeScores(Metric):

@@ -21,9 +21,8 @@ from lightning_sasv.scores.read import read_plain
 from lightning_sasv.scores.reading import Reading, turned, with_role
 from lightning_sasv.scores.sources import Tell, join_all, parts_of, read_source, silent, told
 from lightning_sasv.scores.table import ScoreTable, refuse_cells
+from lightning_sasv.trials import KINDS, PAIR
 
-KINDS = ("asv", "cm", "quality")
-PAIR = ("asv_score", "cm_score")
 _NAMED = re.compile(rf"({'|'.join(KINDS)})(?:_([A-Za-z0-9][\w.+-]*))?=(.+)", re.ASCII | re.DOTALL)
 
 
