@@ -37,7 +37,7 @@ from torch.utils.data import DataLoader
 from lightning_sasv.callbacks import KeepBest, SaveLast
 from lightning_sasv.data import Corpus, SASVDataModule, make_twin
 from lightning_sasv.data.corpus import TrialSet
-from lightning_sasv.experiment.run import make_trainer
+from lightning_sasv.experiment.seed_folder import make_trainer
 from lightning_sasv.models import SASVModule
 from lightning_sasv.results import read_metrics
 

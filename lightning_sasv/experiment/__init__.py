@@ -238,7 +238,7 @@ def table(
 
 def _written(job: Any, files: Sequence[Path], paper: bool) -> TableResults:
     """The table of a job that has been run, once it is written."""
-    from lightning_sasv.experiment.run import failures
+    from lightning_sasv.experiment.seed_folder import failures
     from lightning_sasv.fusion import failure_lines
     from lightning_sasv.report.sure import draw_seed
     from lightning_sasv.report.table1 import order_checks

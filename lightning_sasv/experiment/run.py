@@ -20,20 +20,8 @@ from lightning_sasv.console import quiet
 from lightning_sasv.data.corpus import Corpus
 from lightning_sasv.data.datamodule import SASVDataModule
 from lightning_sasv.errors import RunError
-from lightning_sasv.experiment.recipe import (
-    Group,
-    Recipe,
-    check_recipe,
-    make_corpus,
-    read_group,
-)
-from lightning_sasv.experiment.seed_folder import (
-    SeedFolder,
-    device_settings,
-    failures,
-    fill,
-    make_trainer,
-)
+from lightning_sasv.experiment.recipe import Group, Recipe, check_recipe, make_corpus, read_group
+from lightning_sasv.experiment.seed_folder import SeedFolder, device_settings, fill, make_trainer
 from lightning_sasv.experiment.workers import Workers, usable_processes
 from lightning_sasv.files import ensure_directory, write_text
 from lightning_sasv.fusion import KNOWN, FusionSettings, build_system
@@ -43,8 +31,6 @@ from lightning_sasv.models.restoring import restoring
 from lightning_sasv.program import program
 from lightning_sasv.report.sure import draw_seed
 from lightning_sasv.signals import advising
-
-__all__ = ["Job", "begin", "failures", "make_trainer", "run_job", "train_stack"]
 
 GROUP_FILE = "group.json"
 
@@ -84,10 +70,9 @@ def begin(job: Job, overwrite: bool = False) -> tuple[Corpus, str, list[int]]:
     Returns:
         The corpus, the key of the results, and the seeds that lack some.
     """
-    places = [job.out / "training", *job.out.glob("training/*"), *job.out.glob("seed[0-9]*")]
-    places += job.out.glob("seed[0-9]*/*")
-    for place in [job.out, *places]:
-        if place == job.out or place.is_dir():
+    ensure_directory(job.out)
+    for pattern in ("training", "training/*", "seed[0-9]*", "seed[0-9]*/*"):
+        for place in filter(Path.is_dir, job.out.glob(pattern)):
             ensure_directory(place)
     corpus, used = examine(job)
     if overwrite:
