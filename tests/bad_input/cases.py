@@ -103,7 +103,7 @@ TRAINING = [
     Case("broken YAML", "fit --config broken.yaml", ("broken.yaml", "line 2")),
     Case("YAML in itself", "fit --config itself.yaml", ("itself.yaml, line 1", "stands inside")),
     Case("unknown key", "fit --config unknown.yaml", ("batch",)),
-    Case("config is a list", "fit --config list.yaml", ("config: [1, 2]",)),
+    Case("config is a list", "fit --config list.yaml", ("lines 'name: value', not [1, 2]",)),
     Case("no data", "fit --data.root nowhere", ("no data folder at nowhere",)),
     Case("empty data", "fit --data.root .", ("cm.train.trn.txt", "not found below")),
     Case("scale below 0", "fit --data.scale -1", ("scale", "-1")),
