@@ -170,9 +170,8 @@ class Verifier:
         with clock.step(f"{kind.upper()} front end"):
             vector = np.asarray(network.embed([waveform])[0], np.float64)
         if not np.isfinite(vector).all():
-            raise InputError(
-                f"{name or 'a recording'}: the {kind.upper()} front end gave no numbers"
-            )
+            called = name or _name_of(source)
+            raise InputError(f"{called}: the {kind.upper()} front end gave no numbers")
         return vector, note
 
     def enrol(

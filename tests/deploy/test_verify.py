@@ -397,6 +397,9 @@ def test_recordings_of_two_speakers_are_noted(
         assert [said in note for note in notes] == [True, True] * noted
         notes = verifier.enrol([place["a"]] * 2 + [place["b"]], ["one", "two", "three"])[1]
         assert [note.partition(":")[0] for note in notes] == ["three"] * noted
+    monkeypatch.setattr(verifier._networks["asv"], "embed", lambda _: [np.array([np.nan])])
+    with pytest.raises(InputError, match=r"a\.flac: the ASV front end gave no numbers"):
+        verifier.enrol([place["a"]])
 
 
 def test_weights_given_to_a_bundle_with_graphs_must_be_theirs(
