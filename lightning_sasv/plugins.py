@@ -64,7 +64,8 @@ def as_other(given: Any) -> str | Other | None:
     keys = ("class", "settings") if isinstance(given, dict) and "class" in given else _KEYS
     if not isinstance(given, dict) or not {keys[0]} <= given.keys() <= {*keys}:
         raise InputError("expected a name, or class_path and init_args")
-    name, settings = given[keys[0]], given.get(keys[1]) or {}
+    name, settings = given[keys[0]], given.get(keys[1])
+    settings = {} if settings is None else settings
     plain = isinstance(settings, dict) and all(
         isinstance(key, str) and isinstance(value, Simple) for key, value in settings.items()
     )

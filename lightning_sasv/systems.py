@@ -135,7 +135,9 @@ class _Places:
 
     def refuse_twice(self, keys: list[Any]) -> None:
         """Refuse a key that stands twice in a mapping: YAML would take the last without a word."""
-        *_, node = self._nodes(keys)
+        *on_the_way, node = self._nodes(keys)
+        if len(on_the_way) < len(keys):  # it was merged from elsewhere
+            return
         names = [key.value for key, _ in node.value if isinstance(key.value, str)]
         if twice := [name for name in names if names.count(name) > 1]:
             raise self.error([*keys, twice[0]], "stands twice")

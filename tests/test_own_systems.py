@@ -79,6 +79,11 @@ def test_fuse_keeps_a_system_of_ones_own_everywhere(here: Path) -> None:
         ("- 1", "bad.yaml: expected `systems:`"),
         ("systems: {A: {density: {class_path: os.system}}}", "the density os.system is a class of"),
         ("systems: {A: {rule: {init_args: {}}}}", "systems.A.rule: expected a name, or class_path"),
+        (
+            "systems: {A: {rule: {class_path: sum, init_args: 0}}}",
+            "init_args: plain values by name",
+        ),
+        ("systems: {A: {transform: {1: rank}}}", "transform: transform names columns, got 1 for a"),
         ("systems: {A: {rule: {class_path: sum, init_args: {a: 1}}}}", "takes no init_args"),
     ],
 )
@@ -89,6 +94,13 @@ def test_mistakes_in_a_file_are_named_by_line_and_key(
     with pytest.raises(InputError, match=said):
         read_systems("L3,bad.yaml")
     assert len(failure_of(capsys, *FUSE, "bad.yaml").splitlines()) == 1
+
+
+def test_settings_and_systems_may_be_merged(here: Path) -> None:
+    merged = "systems:\n  A: &a {rule: linear}\n  B: {<<: *a, rho: 0.5}\n  <<: {C: *a}"
+    Path("merged.yaml").write_text(merged)
+    own = {"A": {"rule": "linear"}, "B": {"rule": "linear", "rho": 0.5}, "C": {"rule": "linear"}}
+    assert read_systems("merged.yaml") == own
 
 
 def test_a_name_of_ours_is_taken_on_request_alone_and_from_one_file(here: Path) -> None:

@@ -49,7 +49,9 @@ def check_transform(transform: Any) -> Transform:
     words = transform if isinstance(transform, Mapping) else {"": transform}
     known = (*TRANSFORMS, CHOSEN)
     for column, word in words.items():
-        if word not in known or not isinstance(column, str):
+        if not isinstance(column, str):
+            raise InputError(f"transform names columns, got {column!r} for a name")
+        if word not in known:
             of = f" of {column}" if column else ""
             hint = meant(word, known) if isinstance(word, str) else ""
             raise InputError(
