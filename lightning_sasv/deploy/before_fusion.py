@@ -259,8 +259,12 @@ def _read_head(fitted: Path, system: str, own_network: bool) -> tuple[Head | Non
     if settings.get("head", "cm") != "cm":  # it sees more than the CM embedding
         return None, {}
     slope = settings.get("negative_slope", 0.3)
-    own = {name: one for name, one in state.items() if str(name).startswith("head.")}
-    head = Head.of_state({name: one.numpy() for name, one in own.items() if is_tensor(one)}, slope)
+    own = {
+        name: (one.float() if one.element_size() < 4 else one).numpy()  # which has no bfloat16
+        for name, one in state.items()
+        if str(name).startswith("head.") and is_tensor(one)
+    }
+    head = Head.of_state(own, slope)
     return head, {"file": path.name, "sha256": sha256(path)} if head is not None else {}
 
 

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -599,3 +600,7 @@ def test_a_system_with_a_network_of_its_own_gets_no_head_of_another(
     found = whole_way(training, "L3t", None, None, False, own_network=True)
     assert found.head is not None
     assert found.origin["file"] == "best_L3t.ckpt"
+    half = write_checkpoint(tmp_path / "half", deepcopy(HEAD).bfloat16())
+    found = whole_way(half, "L3t", None, None, False)
+    assert found.head is not None
+    assert found.head.weights[0].dtype == np.float32
