@@ -249,7 +249,9 @@ def rule_boundary(system: FittedSystem, level: float, window: Window) -> Line:
     a, c = (np.linspace(*ends, POINTS) for ends in window)
     x, y = _crossings(above, a, c)
     other_y, other_x = _crossings(lambda cm, asv: above(asv, cm), c, a)  # where it is steep
-    x, y = np.concatenate([x, other_x]), np.concatenate([y, other_y])
+    beside, place = np.concatenate([[np.inf], y, [-np.inf]]), np.searchsorted(x, other_x)
+    falls = (beside[place] >= other_y) & (other_y >= beside[place + 1])  # else of another branch
+    x, y = np.concatenate([x, other_x[falls]]), np.concatenate([y, other_y[falls]])
     order = np.lexsort((-y, x))
     return x[order], y[order]
 

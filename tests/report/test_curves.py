@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from lightning_sasv.decisions import PRESETS, CostModel, accept
 from lightning_sasv.fitted import frozen
 from lightning_sasv.fusion import FusionSystem, fit_systems
+from lightning_sasv.fusion.rules import PLAIN_RULES
 from lightning_sasv.metrics.functional import a_dcf, det_curve, eer, t_eer, t_eer_path
 from lightning_sasv.report.curves import (
     DET_CELLS,
@@ -120,6 +121,15 @@ def test_a_rule_has_its_level_on_its_boundary(rule: str, level: float) -> None:
         grid = np.meshgrid(*(np.linspace(*limits, 60) for limits in WINDOW))
         score = np.asarray(system(grid[0].ravel(), grid[1].ravel()).sasv)
         assert score.max() < level or score.min() > level
+
+
+def test_a_rule_of_others_may_rise_and_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its boundary is one line all the same, that of the lowest cm but for a cell at its end."""
+    monkeypatch.setitem(PLAIN_RULES, "ring", lambda asv, cm: asv**2 + cm**2)
+    x, y = rule_boundary(FusionSystem(rule="ring"), 16.0, WINDOW)
+    np.testing.assert_allclose(x**2 + y**2, 16, atol=1e-9)
+    assert np.ptp(x) > 7.8
+    assert y.max() < 0.8
 
 
 @settings(max_examples=60, deadline=None)
