@@ -233,7 +233,7 @@ SCORE_FILES = [
     Case(
         "merge of scores",
         "merge good.csv --out all.counts.safetensors",
-        ("good.csv is damaged",),
+        ("good.csv holds no counts",),
     ),
     Case("referee of nothing", "referee nowhere.yaml", ("nowhere.yaml",)),
     Case("decide by nothing", "decide good.csv", ("--fitted DIR is needed",)),
