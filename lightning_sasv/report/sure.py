@@ -188,7 +188,7 @@ class Sure:
     Attributes:
         intervals: By system and metric.
         comparisons: Differences to the reference, or of all pairs.
-        of_speakers: The same with the training seeds held fast; none of one seed.
+        of_speakers: The same with the training seeds held fast; one or two seeds always are.
         reference: By metric the system that others are compared with.
         on_dev: Whether that is the best on dev; else the best on these very trials.
         letters: By metric compact letters of the systems from all pairs, where there are enough
@@ -294,7 +294,8 @@ def judge(seeds: Sequence[Draws], drawn: Sequence[str], metrics: Metrics, split:
     if not names:
         return Sure()
     reference, on_dev = _references(metrics, names, split)
-    by = (*(["seed"] if len(seeds) > 1 else []), *drawn)
+    vary = len(seeds) > 2  # the spread of two is anybody's guess: their values are shown instead
+    by = (*(["seed"] if vary else []), *drawn)
     first = next(iter(seeds[0][names[0]].values()))
     size, pairs = first.replicates.size, math.comb(len(names), 2)
     family = len(names) - 1 if on_dev else pairs
@@ -310,12 +311,14 @@ def judge(seeds: Sequence[Draws], drawn: Sequence[str], metrics: Metrics, split:
             continue
         best = reference[metric] if on_dev else None
         if size >= replicates_needed(family):
-            comparisons += compare(metric, systems, best, drawn=by)
-            if len(seeds) > 1:
-                of_speakers += compare(metric, systems, best, drawn=by[1:], seeds_vary=False)
+            comparisons += compare(metric, systems, best, drawn=by, seeds_vary=vary)
+            if vary:
+                of_speakers += compare(metric, systems, best, drawn=drawn, seeds_vary=False)
         if size >= replicates_needed(math.comb(len(systems), 2)):
             order = sorted(systems, key=lambda name: sum(one.value for one in systems[name]))
-            letters[metric] = letters_of(compare(metric, systems, None, drawn=by), order)
+            letters[metric] = letters_of(
+                compare(metric, systems, None, drawn=by, seeds_vary=vary), order
+            )
     notes = cautions(size, first.speakers)
     notes += _too_few(size, {"comparisons": family, "letters": pairs})
     return Sure(intervals, comparisons, of_speakers, reference, on_dev, letters, notes)

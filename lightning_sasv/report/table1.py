@@ -262,7 +262,10 @@ def notes(rows: Sequence[Row], metrics: Metrics, sure: Sure) -> list[str]:
     if seeds > 1:
         lines.append("±: standard deviation between the seeds.")
     if seeds == 2:
-        lines.append("Two seeds give no useful interval: in brackets are the values of both.")
+        lines.append(
+            "Two seeds give no useful interval: in brackets are the values of both; comparisons "
+            "draw enrolled speakers alone."
+        )
     lines += [f"{rates_words(metrics, 'eval')}.", f"{cost_words(metrics, 'eval')}."]
     lines += map(sentence, sure.notes)
     lines += _compared(sure)

@@ -21,6 +21,7 @@ import pytest
 from lightning_sasv.cli import main
 from lightning_sasv.decisions import PRESETS, CostModel
 from lightning_sasv.errors import InputError
+from lightning_sasv.metrics.intervals import Resampled
 from lightning_sasv.metrics_file import values_in
 from lightning_sasv.record import Origin, Trials, unrecorded
 from lightning_sasv.report import html as page_module
@@ -32,7 +33,7 @@ from lightning_sasv.report.figures import FIGURES, describe
 from lightning_sasv.report.html import as_json, page_data
 from lightning_sasv.report.html_tables import Shown, markdown_table, metrics_table, tandem_table
 from lightning_sasv.report.planes import as_pair
-from lightning_sasv.report.sure import Sure, sureness
+from lightning_sasv.report.sure import Draws, Sure, judge, sureness
 from lightning_sasv.report.tables import print_results
 from lightning_sasv.results import Results, read_metrics, read_results, set_entries
 from lightning_sasv.scores.table import from_scores
@@ -443,6 +444,28 @@ def _speakers_differ(lower: float, seed: int = 5) -> Sure:
     entries = set_entries(found, trials, Origin("somewhere"))
     metrics = {name: {"sets": {"eval": one, "dev": one}} for name, one in entries.items()}
     return sureness(fused, scores, metrics, "eval", 100)
+
+
+def test_two_seeds_are_compared_on_their_speakers_alone() -> None:
+    """Student's t of one degree would tell nothing apart, whatever the difference is."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 0.002, 1000)
+    values = {"good": (0.020, 0.022), "bad": (0.20, 0.22)}
+
+    def seed(k: int) -> Draws:
+        return {
+            name: {"sasv_eer": Resampled(own[k], own[k] + noise, own[k] + noise[:48], 48)}
+            for name, own in values.items()
+        }
+
+    two = judge([seed(0), seed(1)], ["speaker"], {}, "eval")
+    three = judge([seed(0), seed(1), seed(0)], ["speaker"], {}, "eval")
+    assert [one.drawn for one in two.comparisons] == [("speaker",)]
+    assert all(one.apart for one in two.comparisons)
+    assert two.letters["sasv_eer"] == {"good": "a", "bad": "b"}
+    assert not two.intervals["good"], "both values are shown"
+    assert [one.drawn for one in three.comparisons] == [("seed", "speaker")]
+    assert three.of_speakers
 
 
 def test_marks_are_on_all_members_of_a_set_or_on_none() -> None:
