@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -168,7 +169,10 @@ def below(error: BaseException | None) -> InputError | None:
     while inner is not None and not isinstance(inner, InputError):
         inner = inner.__cause__ or inner.__context__
     if inner is None and isinstance(error, OmegaConfBaseException):
-        return InputError(f"configuration: {' '.join(str(error).split())}")
+        said, key = str(error).partition("\n")[0], str(error.full_key or "").partition(".")[2]
+        if nowhere := re.match(r"Interpolation key '\.*([^']+)' not found", said):
+            said = f"${{{nowhere[1]}}} not found in the configuration"
+        return InputError(f"configuration: {key}: {said}" if key else f"configuration: {said}")
     return inner
 
 

@@ -69,6 +69,8 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         hint = "; give a file" if path.is_dir() else ""
+        if inside := sorted([*path.glob("*.csv"), *path.glob("scores/*.csv")]):
+            hint += f", such as {inside[-1]}"
         raise InputError(f"cannot read {path}: {error.strerror}{hint}") from None
 
 

@@ -102,7 +102,11 @@ def test_scores_that_are_words_are_refused_in_files_of_any_kind(
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read .*nothing: No such file"):
         read_table(tmp_path / "nothing")
-    with pytest.raises(InputError, match=r"give a file"):
+    with pytest.raises(InputError, match=r"give a file$"):
+        read_table(tmp_path)
+    (tmp_path / "scores").mkdir()
+    (tmp_path / "scores/eval.csv").write_text(GOOD)
+    with pytest.raises(InputError, match=r"give a file, such as .*scores/eval\.csv$"):
         read_table(tmp_path)
     (tmp_path / "latin").write_bytes(GOOD.encode() + b"\xe9,u,-,target,1,2\n")
     with pytest.raises(InputError, match=r"latin, line 4: not UTF-8 text; save the file as UTF-8"):
