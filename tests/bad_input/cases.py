@@ -122,7 +122,6 @@ TRAINING = [
     Case("no list", "fit --model.hidden_dims x", ("model.hidden_dims: Expected a list", "got x")),
     Case("fusion setting", "fit --model.fusion '{rh: 1}'", ("model.fusion", "'rh'")),
     Case("fusion value", "fit --model.fusion '{rho: 2}'", ("rho", "[0, 1]", "2")),
-    Case("fit of no system", "fit --model.systems []", ("logger[0]", "${model.systems[0]} not found")),
     Case("flag refers", "fit --data.name '${data.nowhere}'", ("data.nowhere", "not found")),
     Case("config refers", "fit --config refers.yaml", ("no",)),
     Case("unknown system", "fit --model.systems [L9]", ("L9", "L3c")),
