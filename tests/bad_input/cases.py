@@ -125,7 +125,7 @@ TRAINING = [
     Case("flag refers", "fit --data.name '${data.nowhere}'", ("data.nowhere", "not found")),
     Case("config refers", "fit --config refers.yaml", ("no",)),
     Case("unknown system", "fit --model.systems [L9]", ("L9", "L3c")),
-    Case("fit of no system", "fit --model.systems []" + SMALL, ("systems",)),
+    Case("no systems", "fit --model.systems []" + SMALL, ("logger[0]", "model.systems[0]} not")),
     Case("bad trainer", f"fit --trainer.profiler=nothing{SMALL}", ("Trainer", "profiler")),
     Case("negative epochs", "fit --trainer.max_epochs=-5 --data.scale=0.02", ("max_epochs",)),
     Case("no checkpoint", "validate --ckpt_path nowhere.ckpt --data.scale=0.02", ("nowhere.ckpt",)),
